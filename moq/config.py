@@ -1,0 +1,95 @@
+"""Every setting of the broker, with its default, its bound and the reason for it: frozen dataclasses.
+
+The option `--tcp-port` of the command line, the key `tcp_port` of the configuration file and the field `tcp_port`
+here are the same setting. Keys of `[limits]` in the file are the fields of `Limits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moq.errors import ConfigError
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Hosts on which anonymous clients are served without asking: nobody else can reach them."""
+
+QUIC_ENGINES = ("aioquic", "qh3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on what one peer, one session or one topic can make the broker hold."""
+
+    max_packet_bytes: int = 16 * 1024 * 1024
+    """Largest packet accepted; a longer one is refused at its header, before any of it is kept."""
+    max_topics: int = 100_000
+    """Distinct topic names known at once (registered, retained or typed)."""
+    max_sessions: int = 100_000
+    max_subscriptions_per_session: int = 10_000
+    max_registrations_per_session: int = 10_000
+    max_inflight: int = 1_000
+    """QoS 1 and 2 messages sent to one subscriber and not yet acknowledged."""
+    max_queued_messages: int = 10_000
+    """Messages waiting for one subscriber, absent or slow; past it the oldest of the busiest topic is dropped."""
+    max_queued_bytes: int = 16 * 1024 * 1024
+    max_retained_per_topic: int = 1_000
+    """FIFO and LIFO topics keep this many; past it the oldest goes."""
+    max_retained_bytes: int = 256 * 1024 * 1024
+    """All retained payloads together; past it a message is delivered but not retained."""
+    max_requests_per_session: int = 1_000
+    """Requests of one client waiting for their response."""
+    max_schema_bytes: int = 64 * 1024
+    max_unsent_bytes: int = 1024 * 1024
+    """High-water mark of one lane: past it best-effort messages to it are dropped, others wait in the queue."""
+    connect_timeout_s: float = 10.0
+    """From accepting a connection to its CONREQ: an idle stranger does not hold a place."""
+    max_keep_alive_s: int = 600
+    """Also the interval for clients that ask for none."""
+    max_session_expiry_s: int = 7 * 24 * 3600
+    """Sessions that ask never to expire do so after this long without their client."""
+    request_timeout_s: float = 30.0
+    """How long a request without a deadline of its own waits for its response."""
+    type_timeout_s: float = 2.0
+    """How long a publisher may take to answer the broker's TYPEREQ."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no broker could run with."""
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value <= 0:
+                raise ConfigError(f"limits.{name} is {value}; it must be greater than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What `moq broker` runs with."""
+
+    host: str = "127.0.0.1"
+    tcp_port: int = 1883
+    tls_port: int = 8883
+    quic_port: int = 14567
+    http_port: int = 9090
+    data_dir: Path = field(default_factory=lambda: Path(".moq"))
+    quic_engine: str = "aioquic"
+    allow_anonymous: bool = False
+    """Serve clients without a login although the host is not loopback."""
+    sys_interval_s: float = 10.0
+    """How often the figures under `$SYS/` are published; 0 turns them off."""
+    drain_timeout_s: float = 5.0
+    """How long SIGTERM waits for what is unsent."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be served, naming the setting, its value and the rule."""
+        for name in ("tcp_port", "tls_port", "quic_port", "http_port"):
+            port = getattr(self, name)
+            if not 0 <= port <= 65535:
+                raise ConfigError(f"{name} is {port}; a port is 0 (any free one) to 65535")
+        if self.quic_engine not in QUIC_ENGINES:
+            raise ConfigError(f"quic_engine is {self.quic_engine!r}; known are {', '.join(QUIC_ENGINES)}")
+        if self.host not in LOOPBACK_HOSTS and not self.allow_anonymous:
+            raise ConfigError(
+                f"host is {self.host!r}, which others can reach, and no logins are configured; "
+                "bind a loopback host or set allow_anonymous"
+            )
