@@ -1,18 +1,39 @@
-"""Every MMQP packet, declared once: attributes in wire order.
+"""Every MMQP packet, declared once: annotations are the layout, attribute order is wire order.
 
-The encoders and decoders, the tables of `docs/protocol.md` and the test strategies are all derived from these
-declarations.
+The encoders and decoders (`_mmqp.py`), the tables of `docs/protocol.md` and the test strategies are all derived from
+these declarations, the comments beside the fields included. Rules that span fields are `broken_rule` methods, asked
+by both directions; whether a topic is well formed is for the dialect to judge.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Annotated, ClassVar, Final
 
-PROTOCOL_NAME = "MMQP"
-VERSION_MOQ_1 = 255
+from moq.wire.fields import (
+    U8,
+    U16,
+    U32,
+    U64,
+    Bits,
+    ControlBits,
+    Counted,
+    LongString,
+    Present,
+    RestOfPacket,
+    ShortBinary,
+    ShortString,
+    ToEnd,
+    When,
+)
 
-FIRST_BROKER_ALIAS = 0x8000
+PROTOCOL_NAME: Final = "MMQP"
+VERSION_MOQ_1: Final = 255
+
+FIRST_BROKER_ALIAS: Final = 0x8000
+"""Clients choose topic aliases below it, the broker from here on; 0 is no alias."""
+
+NEVER: Final = 0xFFFF
+"""An expiry that never comes."""
 
 
 class PublishKind(IntEnum):
@@ -46,33 +67,33 @@ class TypeFormat(IntEnum):
 
 @dataclass(slots=True)
 class Authentication:
-    """AUTH section. Flag byte USER(7) PWD(6) MTHD(5) DATA(4), then the fields present, in this order."""
+    """The AUTH section: who connects, and the proof."""
 
-    user_name: str | None = None  # short string
-    password: bytes | None = None  # short binary
-    method: str | None = None  # short string
-    data: bytes | None = None  # short binary
+    user_name: Annotated[ShortString | None, Present(7, "USER")] = None
+    password: Annotated[ShortBinary | None, Present(6, "PWD")] = None
+    method: Annotated[ShortString | None, Present(5, "MTHD")] = None
+    data: Annotated[ShortBinary | None, Present(4, "DATA")] = None
 
 
 @dataclass(slots=True)
 class Settings:
-    """SET section. Flag byte PER(7) KPAL(6) EXP(5)."""
+    """The SET section: what the client asks of its session."""
 
-    persistent: bool = False
-    keep_alive_s: int | None = None  # u16
-    expiry_s: int | None = None  # u16; 0xFFFF: never
+    persistent: Annotated[bool, Bits(7, 7, "PER", 1)] = False  # the session survives a restart of the broker
+    keep_alive_s: Annotated[U16 | None, Present(6, "KPAL")] = None  # seconds
+    expiry_s: Annotated[U16 | None, Present(5, "EXP")] = None  # seconds; 0xFFFF: never
 
 
 @dataclass(slots=True)
 class Will:
-    """IWM and LWM sections. Flag byte EXP(7) DLY(6) QoS(5-4) RET(3)."""
+    """The IWM and LWM sections: a message published when the client appears, or vanishes."""
 
-    qos: int
-    retain: bool
-    topic: str  # short string
-    payload: bytes  # short binary
-    expiry_s: int | None = None  # u16, present if EXP
-    delay_s: int | None = None  # u16, present if DLY
+    qos: Annotated[int, Bits(5, 4, "QoS", 2)]  # 0 to 2
+    retain: Annotated[bool, Bits(3, 3, "RET", 1)]
+    topic: ShortString
+    payload: ShortBinary
+    expiry_s: Annotated[U16 | None, Present(7, "EXP")] = None  # seconds; 0xFFFF: never
+    delay_s: Annotated[U16 | None, Present(6, "DLY")] = None  # seconds
 
 
 # --- topic requests -----------------------------------------------------------------------------------
@@ -80,52 +101,64 @@ class Will:
 
 @dataclass(slots=True)
 class SubscribeExtension:
-    """EXT byte of SUBSCRIBE: MRP(7) RPT(6) PRI(5) DDL(4), rest zero."""
+    """The extension of SUBSCRIBE."""
 
-    period: int | None = None  # u16, units of 10 ms
-    repeat_name: bool = False  # RPT: name results after the topics, not after the operator
-    priority: int | None = None  # u8
-    deadline: int | None = None  # u16, units of 10 ms
+    period: Annotated[U16 | None, Present(7, "MRP")] = None  # at most one message per period, units of 10 ms
+    repeat_name: Annotated[bool, Bits(6, 6, "RPT", 1)] = False  # results are named after topics, not the operator
+    priority: Annotated[U8 | None, Present(5, "PRI")] = None  # lower goes first
+    deadline: Annotated[U16 | None, Present(4, "DDL")] = None  # later than this is not sent, units of 10 ms
 
 
 @dataclass(slots=True)
 class Subscribe:
-    """Type bits 0. Flag byte TYPE(7-6)=0 QoS(5-4) TOP(3) REQ(2) GRP(1) EXT(0)."""
+    """Send me what is published on this topic."""
 
-    qos: int
-    accepts_requests: bool
-    alias: int  # u16
-    topic: str | None = None  # short string if TOP
-    group: str | None = None  # short string if GRP
-    extension: SubscribeExtension | None = None  # if EXT
+    TAG: ClassVar[int] = 0
+
+    qos: Annotated[int, Bits(5, 4, "QoS", 3)]
+    accepts_requests: Annotated[bool, Bits(2, 2, "REQ", 1)]  # forward REQUEST messages to me
+    alias: U16
+    topic: Annotated[ShortString | None, Present(3, "TOP")] = None
+    group: Annotated[ShortString | None, Present(1, "GRP")] = None  # one member of the group receives; not empty
+    extension: Annotated[SubscribeExtension | None, Present(0, "EXT")] = None
+
+    def broken_rule(self) -> str | None:
+        """Say which rule across fields is broken, or None."""
+        return "Subscribe.group is empty; a group has a name" if self.group == "" else None
 
 
 @dataclass(slots=True)
 class Register:
-    """Type bits 1. Flag byte TYPE(7-6)=1 MODE(5-4) TOP(3) REQ(2) EXP(1) 0."""
+    """I will publish on this topic; keep its messages like this."""
 
-    mode: int  # RetentionMode; 3 is malformed
-    sends_requests: bool
-    alias: int
-    topic: str | None = None
-    expiry_s: int | None = None  # u16 if EXP
+    TAG: ClassVar[int] = 1
+
+    mode: Annotated[int, Bits(5, 4, "QoS", 2)]  # retention: 0 OVERRIDE, 1 FIFO, 2 LIFO
+    sends_requests: Annotated[bool, Bits(2, 2, "REQ", 1)]
+    alias: U16
+    topic: Annotated[ShortString | None, Present(3, "TOP")] = None
+    expiry_s: Annotated[U16 | None, Present(1, "EXP")] = None  # of retained messages, seconds; 0xFFFF: never
 
 
 @dataclass(slots=True)
 class Unsubscribe:
-    """Type bits 2. Flag byte TYPE(7-6)=2 00 TOP(3) REG(2) 00. REG drops the registration instead."""
+    """Undo a subscription, or a registration."""
 
-    registration: bool
-    alias: int
-    topic: str | None = None
+    TAG: ClassVar[int] = 2
+
+    registration: Annotated[bool, Bits(2, 2, "REG", 1)]  # drops the registration instead
+    alias: U16
+    topic: Annotated[ShortString | None, Present(3, "TOP")] = None
 
 
 @dataclass(slots=True)
 class Query:
-    """Type bits 3. Flag byte TYPE(7-6)=3 00 TOP(3) 000. Asks for a topic's subscriber ids; alone in its TOPREQ."""
+    """Ask for the identifiers of a topic's subscribers; alone in its TOPREQ, answered by TOPACK with LST."""
 
-    alias: int
-    topic: str | None = None
+    TAG: ClassVar[int] = 3
+
+    alias: U16
+    topic: Annotated[ShortString | None, Present(3, "TOP")] = None
 
 
 TopicRequest = Subscribe | Register | Unsubscribe | Query
@@ -136,152 +169,247 @@ TopicRequest = Subscribe | Register | Unsubscribe | Query
 
 @dataclass(slots=True)
 class ConReq:
-    """Type 1; control flags RES(1) 0. Then 04 "MMQP", version, session flags AUTH SET IWM LWM TOP CID 0 0, sections."""
+    """CONREQ opens a session: client to broker, the first packet of every connection."""
 
-    resume: bool = False
-    version: int = VERSION_MOQ_1
-    authentication: Authentication | None = None
-    settings: Settings | None = None
-    initial_will: Will | None = None
-    last_will: Will | None = None
-    topics: list[TopicRequest] | None = None  # count byte, then the requests
-    client_id: str | None = None  # short string
+    TYPE: ClassVar[int] = 1
+    PREAMBLE: ClassVar[str] = PROTOCOL_NAME
+
+    resume: Annotated[bool, ControlBits(1, 1, "RES", 1)] = False
+    version: U8 = VERSION_MOQ_1  # 255: MoQ 1
+    authentication: Annotated[Authentication | None, Present(7, "AUTH")] = None
+    settings: Annotated[Settings | None, Present(6, "SET")] = None
+    initial_will: Annotated[Will | None, Present(5, "IWM")] = None
+    last_will: Annotated[Will | None, Present(4, "LWM")] = None
+    topics: Annotated[Counted[TopicRequest] | None, Present(3, "TOP")] = None  # at least one; no QUERY
+    client_id: Annotated[ShortString | None, Present(2, "CID")] = None  # without it the broker assigns one
+
+    def broken_rule(self) -> str | None:
+        """Say which rule across fields is broken, or None."""
+        if self.topics is None:
+            return None
+        if not self.topics:
+            return "ConReq.topics is empty; TOP announces at least one topic request"
+        if any(type(request) is Query for request in self.topics):
+            return "ConReq.topics contains QUERY; it is asked for in a TOPREQ of its own"
+        return None
 
 
 @dataclass(slots=True)
 class ConAck:
-    """Type 2. Byte 3: SP(7) CID(6) 0...; byte 4: reason; then the assigned identifier if CID."""
+    """CONACK answers CONREQ: broker to client."""
 
-    session_present: bool
-    reason: int
-    client_id: str | None = None
+    TYPE: ClassVar[int] = 2
+
+    session_present: Annotated[bool, Bits(7, 7, "SP", 1)]  # the session asked for by RES was found
+    reason: U8
+    client_id: Annotated[ShortString | None, Present(6, "CID")] = None  # the identifier the broker assigned
 
 
 @dataclass(slots=True)
 class ConSyn:
-    """Type 3, empty: are you there / I am here."""
+    """CONSYN asks "are you there?" and answers "I am here": both ways."""
+
+    TYPE: ClassVar[int] = 3
 
 
 @dataclass(slots=True)
 class ConEnd:
-    """Type 4: this connection ends, and why."""
+    """CONEND ends the connection and says why: both ways."""
 
-    reason: int
+    TYPE: ClassVar[int] = 4
+
+    reason: U8
 
 
 @dataclass(slots=True)
 class TopReq:
-    """Type 5: packet identifier, then one or more topic requests up to the end."""
+    """TOPREQ carries topic requests: client to broker."""
 
-    packet_id: int
-    requests: list[TopicRequest]
+    TYPE: ClassVar[int] = 5
+
+    packet_id: U16  # not 0
+    requests: ToEnd[TopicRequest]  # at least one; a QUERY is alone
+
+    def broken_rule(self) -> str | None:
+        """Say which rule across fields is broken, or None."""
+        if self.packet_id == 0:
+            return "TopReq.packet_id is 0; TOPACK needs one to answer"
+        if not self.requests:
+            return "TopReq.requests is empty; at least one is expected"
+        if len(self.requests) > 1 and any(type(request) is Query for request in self.requests):
+            return f"TopReq.requests has QUERY among {len(self.requests)}; it must be alone"
+        return None
 
 
 @dataclass(slots=True)
 class TopAck:
-    """Type 6, control flags 0 0: one reason per request, in order. Packet identifier 0 answers CONREQ's requests."""
+    """TOPACK answers TOPREQ with one reason per request, in order: broker to client."""
 
-    packet_id: int
-    reasons: bytes
+    TYPE: ClassVar[int] = 6
+
+    packet_id: U16  # 0 answers the topic requests of CONREQ
+    reasons: RestOfPacket  # one byte each, at least one
+
+    def broken_rule(self) -> str | None:
+        """Say which rule across fields is broken, or None."""
+        return None if self.reasons else "TopAck.reasons is empty; every request has one"
 
 
 @dataclass(slots=True)
 class QueryAck:
-    """Type 6, control flags 0 1: the answer to QUERY: a reason, then short strings up to the end."""
+    """TOPACK with LST answers QUERY: broker to client."""
 
-    packet_id: int
-    reason: int
-    subscribers: list[str]
+    TYPE: ClassVar[int] = 6
+    CONTROL: ClassVar[int] = 0b01
+
+    packet_id: U16
+    reason: U8
+    subscribers: ToEnd[ShortString]
 
 
 @dataclass(slots=True)
 class Property:
-    """One user property: short string, then a value with a two-byte length."""
+    """One user property."""
 
-    name: str
-    value: str
+    name: ShortString
+    value: LongString
 
 
 @dataclass(slots=True)
 class PublishExtension:
-    """EXT byte of PUBREQ: TTL(7) TIME(6) IDS(5) GRP(4) ENC(3) TYP(2) DDL(1) PRP(0)."""
+    """The extension of PUBREQ."""
 
-    ttl_ms: int | None = None  # u32
-    timestamp_ns: int | None = None  # u64, nanoseconds since 1970
-    subscribers: list[str] | None = None  # count byte, short strings (QoS 3)
-    group_start: bool = False
-    encrypted: bool = False
-    type_id: int | None = None  # u16
-    deadline_ms: int | None = None  # u32: when a request or a QoS 3 collection ends
-    properties: list[Property] | None = None  # count byte, then name and value each
+    ttl_ms: Annotated[U32 | None, Present(7, "TTL")] = None  # how long the value is of use, milliseconds
+    timestamp_ns: Annotated[U64 | None, Present(6, "TIME")] = None  # sent at, nanoseconds since 1970
+    subscribers: Annotated[Counted[ShortString] | None, Present(5, "IDS")] = None  # whose confirmations count
+    group_start: Annotated[bool, Bits(4, 4, "GRP", 1)] = False  # a late joiner may begin here
+    encrypted: Annotated[bool, Bits(3, 3, "ENC", 1)] = False  # end to end: the broker cannot read the payload
+    type_id: Annotated[U16 | None, Present(2, "TYP")] = None  # the PUBTYPE this payload follows
+    deadline_ms: Annotated[U32 | None, Present(1, "DDL")] = None  # when a request or a QoS 3 collection ends
+    properties: Annotated[Counted[Property] | None, Present(0, "PRP")] = None
 
 
 @dataclass(slots=True)
 class PubReq:
-    """Type 7; control flags TYPE. Flag byte RET(7) DUP(6) QoS(5-4) TOP(3) EXT(2) 0 0, then the fields."""
+    """PUBREQ carries one message: both ways."""
 
-    kind: int
-    retain: bool
-    dup: bool
-    qos: int
-    packet_id: int  # u16
-    alias: int  # u16
-    topic: str | None  # short string if TOP
-    waited: int | None  # u16, present exactly when qos is 3
-    extension: PublishExtension | None  # if EXT
-    payload: bytes  # the rest
+    TYPE: ClassVar[int] = 7
+    STREAMED: ClassVar[bool] = True
+    SHORTEST: ClassVar[dict[str, int]] = {"kind": 0, "packet_id": 0}
+
+    kind: Annotated[int, ControlBits(1, 0, "TYPE", 2)]  # 0 PUBLISH, 1 REQUEST, 2 RESPONSE
+    retain: Annotated[bool, Bits(7, 7, "RET", 1)]
+    dup: Annotated[bool, Bits(6, 6, "DUP", 1)]  # sent before, on an earlier connection; not with QoS 0
+    qos: Annotated[int, Bits(5, 4, "QoS", 3)]
+    packet_id: U16  # 0 exactly when a PUBLISH has QoS 0
+    alias: U16  # 0: none
+    topic: Annotated[ShortString | None, Present(3, "TOP")]
+    waited: Annotated[U16 | None, When("qos", 3)]  # confirmations to wait for; 0: the first, asynchronously
+    extension: Annotated[PublishExtension | None, Present(2, "EXT")]
+    payload: RestOfPacket
+
+    def broken_rule(self) -> str | None:
+        """Say which rule across fields is broken, or None."""
+        if self.qos == 0:
+            if self.dup:
+                return "PubReq.dup is set with qos 0; only acknowledged messages are repeated"
+            if self.kind == 0 and self.packet_id:
+                return f"PubReq.packet_id is {self.packet_id}; a PUBLISH of qos 0 has 0"
+        if self.packet_id == 0 and (self.qos or self.kind):
+            return f"PubReq.packet_id is 0; kind {self.kind} with qos {self.qos} needs one"
+        if (self.waited is None) is (self.qos == 3):
+            return f"PubReq.waited is {self.waited}; it is given exactly when qos is 3, which is {self.qos}"
+        return None
 
 
 @dataclass(slots=True)
 class PubSyn:
-    """Type 8; control flags TYPE. SUCCESS: received; RELEASE: let go; 0x80 and above: refused."""
+    """PUBSYN moves an exchange on: SUCCESS "received", RELEASE "let go", 0x80 and above "refused"; both ways."""
 
-    kind: int
-    packet_id: int
-    reason: int
+    TYPE: ClassVar[int] = 8
+
+    kind: Annotated[int, ControlBits(1, 0, "TYPE", 2)]
+    packet_id: U16
+    reason: U8
 
 
 @dataclass(slots=True)
 class PubAck:
-    """Type 9; control flags TYPE: the exchange of this packet identifier is over."""
+    """PUBACK ends the exchange of its packet identifier: both ways."""
 
-    kind: int
-    packet_id: int
-    reason: int
+    TYPE: ClassVar[int] = 9
+
+    kind: Annotated[int, ControlBits(1, 0, "TYPE", 2)]
+    packet_id: U16
+    reason: U8
 
 
 @dataclass(slots=True)
 class Authen:
-    """Type 10: reason (SUCCESS, CONTINUE_AUTHENTICATION or REAUTHENTICATE), method, data up to the end."""
+    """AUTHEN carries one step of an authentication: both ways."""
 
-    reason: int
-    method: str
-    data: bytes
+    TYPE: ClassVar[int] = 10
+
+    reason: U8  # SUCCESS, CONTINUE_AUTHENTICATION or REAUTHENTICATE
+    method: ShortString
+    data: RestOfPacket
 
 
 @dataclass(slots=True)
 class TypeReq:
-    """Type 11: what is published on these topics? Packet identifier, topic filter (short string)."""
+    """TYPEREQ asks what is published on these topics: both ways."""
 
-    packet_id: int
-    topic: str
+    TYPE: ClassVar[int] = 11
+
+    packet_id: U16
+    topic: ShortString  # a topic filter
 
 
 @dataclass(slots=True)
 class PubType:
-    """Type 12: a topic's type. Flag byte MORE(7) ANS(6) 0..., then the fields."""
+    """PUBTYPE says what is published on a topic: both ways."""
 
-    more: bool  # further PUBTYPE packets of the same answer follow
-    answer: bool  # answers the TYPEREQ of this packet identifier; otherwise announces
-    packet_id: int
-    reason: int
-    format: int  # TypeFormat
-    type_id: int  # u16
-    topic: str  # short string
-    media_type: str  # short string
-    schema: bytes = field(default=b"")  # the rest
+    TYPE: ClassVar[int] = 12
+
+    more: Annotated[bool, Bits(7, 7, "MORE", 1)]  # further PUBTYPE packets of the same answer follow
+    answer: Annotated[bool, Bits(6, 6, "ANS", 1)]  # answers the TYPEREQ of this packet identifier; else announces
+    packet_id: U16
+    reason: U8
+    format: U8  # 0 OPAQUE, 1 JSON_SCHEMA, 2 PROTOBUF, 3 AVRO, 4 OMG_IDL
+    type_id: U16
+    topic: ShortString
+    media_type: ShortString
+    schema: RestOfPacket = field(default=b"")
 
 
 Packet = (
-    ConReq | ConAck | ConSyn | ConEnd | TopReq | TopAck | QueryAck | PubReq | PubSyn | PubAck | Authen | TypeReq | PubType
+    ConReq
+    | ConAck
+    | ConSyn
+    | ConEnd
+    | TopReq
+    | TopAck
+    | QueryAck
+    | PubReq
+    | PubSyn
+    | PubAck
+    | Authen
+    | TypeReq
+    | PubType
+)
+
+PACKETS: Final[tuple[type[Packet], ...]] = (
+    ConReq,
+    ConAck,
+    ConSyn,
+    ConEnd,
+    TopReq,
+    TopAck,
+    QueryAck,
+    PubReq,
+    PubSyn,
+    PubAck,
+    Authen,
+    TypeReq,
+    PubType,
 )
