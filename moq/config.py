@@ -2,14 +2,23 @@
 
 The option `--tcp-port` of the command line, the key `tcp_port` of the configuration file and the field `tcp_port`
 here are the same setting. Keys of `[limits]` in the file are the fields of `Limits`.
+
+Every complaint begins with the name of its setting, which is how `load_config` can say where the value came from.
 """
 
 from __future__ import annotations
 
+import difflib
+import math
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from moq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts on which anonymous clients are served without asking: nobody else can reach them."""
@@ -86,6 +95,9 @@ class BrokerConfig:
             port = getattr(self, name)
             if not 0 <= port <= 65535:
                 raise ConfigError(f"{name} is {port}; a port is 0 (any free one) to 65535")
+        for name in ("sys_interval_s", "drain_timeout_s"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
         if self.quic_engine not in QUIC_ENGINES:
             raise ConfigError(f"quic_engine is {self.quic_engine!r}; known are {', '.join(QUIC_ENGINES)}")
         if self.host not in LOOPBACK_HOSTS and not self.allow_anonymous:
@@ -93,3 +105,68 @@ class BrokerConfig:
                 f"host is {self.host!r}, which others can reach, and no logins are configured; "
                 "bind a loopback host or set allow_anonymous"
             )
+
+
+def load_config(path: Path | None, overrides: Mapping[str, object], defaults: Mapping[str, object]) -> BrokerConfig:
+    """Build the configuration from, the later the stronger: defaults, a TOML file, overrides.
+
+    Each mapping has the form of the file: settings by name, and a mapping of limits under `limits`.
+
+    Raises:
+        ConfigError: The file, a setting in it or the result cannot be used; the message says which and why.
+    """
+    from_file = {} if path is None else _read_toml(path)
+    settings = {**defaults, **from_file, **overrides}
+    try:
+        limits = {**_table(from_file, "limits"), **_table(overrides, "limits")}
+        checked = {name: _checked(BrokerConfig, name, value) for name, value in settings.items() if name != "limits"}
+        checked_limits = {name: _checked(Limits, name, value) for name, value in limits.items()}
+        return BrokerConfig(**checked, limits=Limits(**checked_limits))
+    except ConfigError as error:
+        name, _, _ = str(error).partition(" ")
+        if name in _names(from_file) and name not in _names(overrides):
+            raise ConfigError(f"{path}: {error}") from None
+        raise
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _table(settings: Mapping[str, object], name: str) -> dict[str, object]:
+    table = settings.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{name} is {table!r}; expected a table of settings")
+    return table
+
+
+def _names(settings: Mapping[str, object]) -> set[str]:
+    """The settings of a mapping as complaints name them."""
+    limits = settings.get("limits")
+    return {*settings, *(f"limits.{name}" for name in (limits if isinstance(limits, dict) else ()))}
+
+
+def _checked(owner: type[BrokerConfig | Limits], name: str, value: object) -> Any:
+    """The value as its field has it, or a complaint if there is no such field or it has another type."""
+    prefix = "limits." if owner is Limits else ""
+    types = get_type_hints(owner)
+    if name not in types:
+        near = difflib.get_close_matches(name, types, n=1)
+        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+        raise ConfigError(f"{prefix}{name} is not a setting{hint}")
+    wanted = types[name]
+    if wanted is Path and isinstance(value, str | Path):
+        return Path(value)
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(value) is not wanted or (isinstance(value, float) and not math.isfinite(value)):
+        raise ConfigError(f"{prefix}{name} is {value!r}; expected {_TYPE_NAMES[wanted]}")
+    return value
+
+
+_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "text", Path: "a path"}
