@@ -1,0 +1,1 @@
+"""The pure core: what messages mean. No sockets, no clock, no packet layouts."""

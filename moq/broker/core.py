@@ -1,0 +1,275 @@
+"""The broker: what clients' actions mean, as a pure function of events and time.
+
+Dialects call the methods here as packets arrive (events); effects leave through four narrow interfaces: a
+`Peer` for each connected client, the `Store`, deadlines (`next_timeout`, `handle_timeout`), and figures. Nothing
+here awaits, reads a clock, opens a socket or knows a packet layout: `now` is an argument, so a test can replay an
+hour in a millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moq.broker.access import Action
+from moq.broker.environment import Environment
+from moq.broker.message import Kind, Message, Registration, Subscription, Target, TopicType
+from moq.broker.requests import Requests
+from moq.broker.retention import Topics
+from moq.broker.sessions import Sessions
+from moq.broker.subscriptions import Subscriptions
+from moq.broker.types import Described, TypeDiscovery
+from moq.reasons import Reason
+from moq.topics import filter_error, has_wildcard, name_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from moq.broker.session import Session
+
+
+class Broker:
+    """Sessions, subscriptions, topics and the messages between them."""
+
+    def __init__(self, environment: Environment | None = None, now: float = 0.0) -> None:
+        self.environment = environment or Environment()
+        self.limits = self.environment.limits
+        self.figures = self.environment.figures
+        self.timers = self.environment.timers
+        self._access = self.environment.access
+        self._promises = self.environment.promises
+        self.subscriptions = Subscriptions(self._access)
+        self.topics = Topics(self.environment.store, self.limits, self.environment.epoch)
+        self.requests = Requests(self.environment, self.subscriptions)
+        self.sessions = Sessions(self)
+        self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
+        self.topics.recover(now)
+        self.sessions.recover(now)
+
+    # --- topic requests -------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription, now: float, *, sends_retained: bool = True) -> Reason:
+        """Add or replace a subscription; its retained messages follow."""
+        session = subscription.session
+        if filter_error(subscription.filter) is not None:
+            return Reason.TOPIC_FILTER_INVALID
+        if not self._access.allows(session.client_id, Action.SUBSCRIBE, subscription.filter):
+            return Reason.NOT_AUTHORIZED
+        is_new = (subscription.filter, subscription.group) not in session.subscriptions
+        if is_new and len(session.subscriptions) >= self.limits.max_subscriptions_per_session:
+            return Reason.QUOTA_EXCEEDED
+        session.save_subscription(subscription)
+        self.subscriptions.add(subscription)
+        if sends_retained and subscription.group is None:
+            session.outbound.replay(self._retained_for(subscription, now), now)
+        return Reason.SUCCESS
+
+    def unsubscribe(self, session: Session, filter_: str, group: str | None = None) -> Reason:
+        """Remove a subscription. What is already on its way still arrives."""
+        subscription = session.subscriptions.get((filter_, group))
+        if subscription is None:
+            return Reason.NO_SUBSCRIPTION_EXISTED
+        session.drop_subscription(subscription)
+        self.subscriptions.remove(subscription)
+        return Reason.SUCCESS
+
+    def register(self, session: Session, registration: Registration) -> Reason:
+        """Let a session publish on a topic, or on all topics of a filter, and set how they retain."""
+        filter_ = registration.filter
+        if filter_error(filter_) is not None:
+            return Reason.TOPIC_FILTER_INVALID
+        if not self._access.allows(session.client_id, Action.PUBLISH, filter_):
+            return Reason.NOT_AUTHORIZED
+        is_new = filter_ not in session.registrations
+        if is_new and len(session.registrations) >= self.limits.max_registrations_per_session:
+            return Reason.QUOTA_EXCEEDED
+        if not has_wildcard(filter_) and self.adopt(session, filter_, registration) is not Reason.SUCCESS:
+            return Reason.QUOTA_EXCEEDED
+        session.save_registration(registration)
+        return Reason.SUCCESS
+
+    def unregister(self, session: Session, filter_: str) -> Reason:
+        """Take a registration back."""
+        registration = session.registrations.get(filter_)
+        if registration is None:
+            return Reason.TOPIC_NOT_REGISTERED
+        session.drop_registration(registration)
+        self.abandon(session, filter_)
+        return Reason.SUCCESS
+
+    def adopt(self, session: Session, name: str, registration: Registration) -> Reason:
+        """A session turns out to publish on this very topic: remember it, with the registration's mode."""
+        if name_error(name) is not None or not self._access.allows(session.client_id, Action.PUBLISH, name):
+            return Reason.NOT_AUTHORIZED
+        topic = self.topics.know(name)
+        if topic is None:
+            return Reason.QUOTA_EXCEEDED
+        self.topics.set_mode(topic, registration.mode, registration.expiry_s)
+        topic.publishers.add(session.client_id)
+        session.publishes.add(name)
+        return Reason.SUCCESS
+
+    def abandon(self, session: Session, name: str) -> None:
+        """A session no longer publishes on a topic."""
+        session.publishes.discard(name)
+        topic = self.topics.get(name)
+        if topic is not None:
+            topic.publishers.discard(session.client_id)
+            self.topics.forget_if_idle(topic)
+
+    def subscribers(self, session: Session, name: str) -> list[str] | Reason:
+        """The client ids that would receive a message on this topic."""
+        if name_error(name) is not None:
+            return Reason.TOPIC_NAME_INVALID
+        if not self._access.allows(session.client_id, Action.QUERY, name):
+            return Reason.NOT_AUTHORIZED
+        return sorted({subscription.session.client_id for subscription in self.subscriptions.matching(name)})
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    def publish(self, session: Session, message: Message, packet_id: int, now: float) -> None:
+        """A client published a message; at QoS 1 and 2 it hears back once the message is safe."""
+        figures = self.figures
+        figures.messages_received += 1
+        figures.bytes_received += len(message.payload)
+        if not message.qos:
+            self.route(message, now)
+            return
+        peer = session.peer
+        assert peer is not None
+        if message.qos == 1:
+            self.route(message, now)
+            self._promises.keep(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, Reason.SUCCESS))
+            return
+        if packet_id not in session.received:
+            session.note_received(packet_id)
+            self.route(message, now)
+        self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, Reason.SUCCESS))
+
+    def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
+        """A client asks whoever answers requests on a topic."""
+        self.figures.messages_received += 1
+        self.figures.bytes_received += len(message.payload)
+        self._exchange(
+            session, message, packet_id, lambda: self.requests.open(session, packet_id, message, timeout_s, now)
+        )
+
+    def respond(self, session: Session, message: Message, packet_id: int, now: float) -> None:
+        """A client answers a request; `packet_id` is that of the request."""
+        self.figures.messages_received += 1
+        self.figures.bytes_received += len(message.payload)
+        self._exchange(session, message, packet_id, lambda: self.requests.respond(session, packet_id, message, now))
+
+    def release(self, session: Session, kind: int, packet_id: int) -> None:
+        """QoS 2: the publisher lets go of a message."""
+        peer = session.peer
+        assert peer is not None
+        was_known = session.note_released(kind << 16 | packet_id)
+        reason = Reason.SUCCESS if was_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
+        # Until this is safe the identifier must not be used again: after a crash its next message would be
+        # taken for a repetition and lost.
+        self._promises.keep(lambda: peer.confirm_completed(kind, packet_id, reason))
+
+    def on_received(self, session: Session, kind: int, packet_id: int, reason: int, now: float) -> None:
+        """QoS 2: a subscriber has a message, or refuses it."""
+        session.outbound.on_received(kind, packet_id, reason, now)
+
+    def on_acknowledged(self, session: Session, kind: int, packet_id: int, now: float) -> bool:
+        """A subscriber ended an exchange. False if it broke the order of QoS 2."""
+        return session.outbound.on_acknowledged(kind, packet_id, now)
+
+    def route(self, message: Message, now: float) -> None:
+        """Deliver a message to everyone it is for, and keep it if it is to be retained."""
+        if message.retain:
+            self.topics.retain(message, now)
+            # A live message is not a retained one: subscribers can tell the two apart.
+            message = Message(
+                message.topic,
+                message.payload,
+                message.qos,
+                False,
+                message.publisher,
+                message.expires_at,
+                message.properties,
+            )
+        route = self.subscriptions.route(message.topic)
+        for target in route.targets:
+            if not (target.no_local and target.session.client_id == message.publisher):
+                target.session.outbound.offer(message, target, now)
+        for group in route.groups:
+            if (member := group.choose(message)) is not None:
+                member.session.outbound.offer(message, member, now)
+
+    # --- types ----------------------------------------------------------------------------------------
+
+    def announce(self, session: Session, name: str, type_: TopicType) -> Reason:
+        """A publisher says what its topic carries."""
+        topic = self.topics.get(name)
+        if topic is None or session.client_id not in topic.publishers:
+            return Reason.TOPIC_NOT_REGISTERED
+        if len(type_.schema) > self.limits.max_schema_bytes:
+            return Reason.PACKET_TOO_LARGE
+        self.topics.set_type(topic, type_)
+        return Reason.SUCCESS
+
+    def describe(self, session: Session, filter_: str, answer: Callable[[Described], None], now: float) -> Reason:
+        """A client asks what is published; `answer` is called once all publishers have been heard."""
+        if filter_error(filter_) is not None:
+            return Reason.TOPIC_FILTER_INVALID
+        self._types.describe(session, filter_, answer, now)
+        return Reason.SUCCESS
+
+    def on_type_answer(self, session: Session, query_id: int, topic: str, type_: TopicType | None) -> None:
+        """A publisher answered `Peer.ask_type`; None if it does not know."""
+        if type_ is not None and len(type_.schema) > self.limits.max_schema_bytes:
+            type_ = None
+        self._types.on_answer(session.client_id, query_id, topic, type_)
+
+    # --- time and store -------------------------------------------------------------------------------
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` wants to be called."""
+        return self.timers.next_timeout()
+
+    def handle_timeout(self, now: float) -> None:
+        """Deadlines have passed."""
+        self.environment.now = now
+        self.timers.handle_timeout(now)
+
+    def on_writable(self, session: Session, now: float) -> None:
+        """A client's lane has drained."""
+        session.outbound.on_writable(now)
+
+    def on_durable(self, now: float) -> None:
+        """The store has made more changes safe: what waited for them goes out."""
+        self.environment.now = now
+        self._promises.on_durable()
+        stalled = list(self.environment.stalled)
+        self.environment.stalled.clear()
+        for outbound in stalled:
+            outbound.on_writable(now)
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _exchange(self, session: Session, message: Message, packet_id: int, act: Callable[[], Reason]) -> None:
+        """Answer a REQUEST or RESPONSE by its QoS; a refusal is told at any QoS, and ends the exchange."""
+        peer = session.peer
+        assert peer is not None
+        kind, exchange = message.kind, message.kind << 16 | packet_id
+        reason = Reason.SUCCESS if exchange in session.received else act()
+        if reason is not Reason.SUCCESS or message.qos == 1:
+            if reason is not Reason.SUCCESS and message.qos == 2:
+                peer.confirm_received(kind, packet_id, reason)
+            else:
+                self._promises.keep(lambda: peer.acknowledge(kind, packet_id, reason))
+        elif message.qos == 2:
+            if exchange not in session.received:
+                session.note_received(exchange)
+            self._promises.keep(lambda: peer.confirm_received(kind, packet_id, Reason.SUCCESS))
+
+    def _retained_for(self, subscription: Subscription, now: float) -> Iterator[tuple[Message, Target]]:
+        target = Target(subscription.session, subscription)
+        client_id = subscription.session.client_id
+        for topic in self.topics.matching(subscription.filter):
+            if topic.retained and self._access.allows(client_id, Action.RECEIVE, topic.name):
+                for message in self.topics.retained(topic, now):
+                    yield message, target

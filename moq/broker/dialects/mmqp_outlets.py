@@ -1,0 +1,151 @@
+"""Messages from the core to MMQP bytes on the lanes of one connection: aliases, TOP, encoding.
+
+Each topic has an outlet: its lane, its alias, and whether the client has been told on that lane what the alias
+means. An alias the client chose is known to it; one the broker assigned (0x8000 and above) is sent together with
+the topic the first time it is used on a lane, because lanes overtake each other.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from moq.broker.message import NEVER, Kind
+from moq.wire import FIRST_BROKER_ALIAS, Property, PublishExtension, PubReq, encode
+
+if TYPE_CHECKING:
+    from moq.broker.environment import Environment
+    from moq.broker.link import Lane, Link
+    from moq.broker.message import Message, Target
+
+LAST_ALIAS = 0xFFFF
+
+DEFAULT_PRIORITY = 128
+
+JOIN_BELOW = 8192
+"""Header and payload of a smaller message are joined: copying it costs less than a second piece to write."""
+
+_SHORT = struct.Struct(">BBBHH")
+_LONG = struct.Struct(">BHBHH")
+_LARGE = struct.Struct(">BIBHH")
+
+_PUBREQ = 7 << 4
+_FIELDS = 5  # flag byte, packet identifier, alias
+_MAX_SHORT = 0xFF - _FIELDS
+_MAX_LONG = 0xFFFF - _FIELDS
+_MAX_TTL_MS = 0xFFFFFFFF
+
+
+class Outlet:
+    """Where the messages of one topic leave."""
+
+    __slots__ = ("alias", "is_announced", "lane")
+
+    def __init__(self, lane: Lane, alias: int, is_announced: bool) -> None:
+        self.lane = lane
+        self.alias = alias
+        self.is_announced = is_announced
+
+
+class Outlets:
+    """The outlets of one connection, by topic."""
+
+    def __init__(self, link: Link, environment: Environment, aliases: dict[str, int]) -> None:
+        self._link = link
+        self._environment = environment
+        self._figures = environment.figures
+        self._aliases = aliases  # topic → alias the client chose; shared with the connection, which adds to it
+        self._assigned: dict[str, int] = {}
+        self._outlets: dict[str, Outlet] = {}
+
+    def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> bool:
+        """Encode a message onto its topic's lane; False if that is congested."""
+        outlet = self._outlets.get(message.topic)
+        if outlet is None:
+            outlet = self._open(message.topic, target)
+        lane = outlet.lane
+        if lane.congested:
+            return False
+        payload = message.payload
+        figures = self._figures
+        figures.messages_sent += 1
+        figures.bytes_sent += len(payload)
+        if not outlet.is_announced or message.properties is not None or message.expires_at != NEVER:
+            lane.write(self._encode_fully(message, outlet, qos, packet_id, dup))
+            return True
+        flags = message.retain << 7 | dup << 6 | qos << 4
+        key = (message.kind << 8 | flags) << 32 | packet_id << 16 | outlet.alias
+        if message.frame_key == key:
+            # Another recipient knows the topic by the same alias: it gets the very same bytes.
+            lane.write(message.frame)
+            return True
+        header = _header(message.kind, flags, packet_id, outlet.alias, len(payload))
+        if len(payload) < JOIN_BELOW:
+            frame = header + payload
+            message.frame_key = key
+            message.frame = frame
+            lane.write(frame)
+        else:
+            lane.write(header)
+            lane.write(payload)
+        return True
+
+    def forget_lane(self, lane: Lane) -> None:
+        """A lane has closed: the next message of its topics opens another."""
+        self._outlets = {topic: outlet for topic, outlet in self._outlets.items() if outlet.lane is not lane}
+
+    def _open(self, topic: str, target: Target | None) -> Outlet:
+        priority = target.priority if target is not None else DEFAULT_PRIORITY
+        alias = self._aliases.get(topic)
+        is_announced = alias is not None
+        if alias is None:
+            alias = self._assign(topic)
+        outlet = Outlet(self._link.lane(alias, priority), alias, is_announced)
+        self._outlets[topic] = outlet
+        return outlet
+
+    def _assign(self, topic: str) -> int:
+        """An alias of the broker's, or 0 when all are taken: such topics are named in full every time."""
+        alias = self._assigned.get(topic)
+        if alias is None:
+            alias = FIRST_BROKER_ALIAS + len(self._assigned)
+            if alias > LAST_ALIAS:
+                return 0
+            self._assigned[topic] = alias
+        return alias
+
+    def _encode_fully(self, message: Message, outlet: Outlet, qos: int, packet_id: int, dup: bool) -> bytes:
+        topic = None if outlet.is_announced else message.topic
+        outlet.is_announced = outlet.alias != 0
+        extension = self._extension(message)
+        packet = PubReq(
+            message.kind, message.retain, dup, qos, packet_id, outlet.alias, topic, None, extension, message.payload
+        )
+        return encode(packet)
+
+    def _extension(self, message: Message) -> PublishExtension | None:
+        properties = message.properties
+        ttl_ms: int | None = None
+        if message.expires_at != NEVER and message.kind == Kind.PUBLISH:
+            ttl_ms = min(max(int((message.expires_at - self._environment.now) * 1000), 1), _MAX_TTL_MS)
+        if properties is None:
+            return PublishExtension(ttl_ms=ttl_ms) if ttl_ms is not None else None
+        return PublishExtension(
+            ttl_ms=ttl_ms,
+            timestamp_ns=properties.timestamp_ns,
+            group_start=properties.group_start,
+            encrypted=properties.encrypted,
+            type_id=properties.type_id,
+            properties=[Property(name, value) for name, value in properties.user] or None,
+        )
+
+
+def _header(kind: int, flags: int, packet_id: int, alias: int, size: int) -> bytes:
+    if size <= _MAX_SHORT:
+        return _SHORT.pack(_PUBREQ | kind, size + _FIELDS, flags, packet_id, alias)
+    if size <= _MAX_LONG:
+        return _LONG.pack(_PUBREQ | 1 << 2 | kind, size + _FIELDS, flags, packet_id, alias)
+    if size + _FIELDS <= 0xFFFFFF:
+        # Three bytes of length have no struct code: take the last three of four.
+        return bytes((_PUBREQ | 2 << 2 | kind,)) + _LARGE.pack(0, size + _FIELDS, flags, packet_id, alias)[2:]
+    return _LARGE.pack(_PUBREQ | 3 << 2 | kind, size + _FIELDS, flags, packet_id, alias)

@@ -1,0 +1,26 @@
+"""Counters of the core: plain integers, read by `$SYS`, metrics and tests, never reset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Figures:
+    """What the broker has done since it started; each drop is counted under its reason."""
+
+    connections: int = 0
+    messages_received: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    dropped_congested: int = 0
+    """Best-effort messages to a lane whose reader does not keep up."""
+    dropped_queue_full: int = 0
+    """Messages pushed out of a session's full queue by newer ones."""
+    dropped_expired: int = 0
+    """Messages whose time was over before they could be sent."""
+    dropped_no_room_to_retain: int = 0
+    requests_opened: int = 0
+    requests_failed: int = 0
+    protocol_errors: int = 0

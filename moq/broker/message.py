@@ -1,0 +1,151 @@
+"""The words of the core: messages, subscriptions, registrations, wills.
+
+Dialects translate packets into these and back; the core knows nothing else. Numbers whose meaning belongs to a
+dialect (an MMQP alias, an MQTT subscription identifier) are carried and never looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from moq.broker.session import Session
+    from moq.broker.subscriptions import Group
+
+NEVER: Final = float("inf")
+
+
+class Kind(IntEnum):
+    """What a message is for."""
+
+    PUBLISH = 0
+    REQUEST = 1
+    RESPONSE = 2
+
+
+class Mode(IntEnum):
+    """How a topic keeps its retained messages, and in which order a new subscriber gets them."""
+
+    OVERRIDE = 0  # the last one only
+    FIFO = 1  # all, in the order of arrival
+    LIFO = 2  # all, newest first
+
+
+@dataclass(slots=True)
+class Properties:
+    """What only some messages carry; passed on, not interpreted."""
+
+    timestamp_ns: int | None = None
+    group_start: bool = False
+    encrypted: bool = False
+    type_id: int | None = None
+    user: tuple[tuple[str, str], ...] = ()
+
+
+class Message:
+    """One message inside the broker, shared by all its recipients: nobody changes it once it is routed.
+
+    A plain slotted class: it is built for every message received, and a dataclass with as many defaults costs
+    twice as much. `frame_key` and `frame` belong to whichever dialect encoded the message last: recipients
+    that need the same bytes share them.
+    """
+
+    __slots__ = (
+        "expires_at",
+        "frame",
+        "frame_key",
+        "kind",
+        "payload",
+        "properties",
+        "publisher",
+        "qos",
+        "retain",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        publisher: str = "",
+        expires_at: float = NEVER,
+        properties: Properties | None = None,
+        kind: int = Kind.PUBLISH,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.publisher = publisher
+        self.expires_at = expires_at
+        self.properties = properties
+        self.kind = kind
+        self.frame_key: object = None
+        self.frame = b""
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, kind={self.kind})"
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What one session wants to receive."""
+
+    session: Session
+    filter: str
+    qos: int = 0
+    group: str | None = None
+    accepts_requests: bool = False
+    no_local: bool = False
+    identifier: int = 0
+    priority: int = 128
+
+
+class Target:
+    """One recipient of one topic's messages: a session and the strongest of its subscriptions that match."""
+
+    __slots__ = ("group", "no_local", "priority", "qos", "session", "subscription")
+
+    def __init__(self, session: Session, subscription: Subscription, group: Group | None = None) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.qos = subscription.qos
+        self.no_local = subscription.no_local
+        self.priority = subscription.priority
+        self.group = group
+
+
+@dataclass(slots=True)
+class Registration:
+    """What one session intends to publish, and how the broker shall keep it."""
+
+    filter: str
+    mode: Mode = Mode.OVERRIDE
+    expiry_s: int | None = None
+    identifier: int = 0
+
+
+@dataclass(slots=True)
+class Will:
+    """A message the broker publishes for a client: when it arrives (initial) or when it is lost (last)."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    expiry_s: int | None = None
+    delay_s: int = 0
+
+
+@dataclass(slots=True)
+class TopicType:
+    """The type of a topic's payloads, as its publisher announced it."""
+
+    format: int
+    media_type: str
+    schema: bytes
+    type_id: int = 0

@@ -1,0 +1,38 @@
+"""What the core asks of a connected client: implemented by each dialect's connection.
+
+The calls are the core's effects on a client, in the core's words; the dialect makes packets of them. None of
+them blocks or fails: a peer whose link is gone ignores them and the core hears of it through `disconnect`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from moq.broker.message import Message, Target
+    from moq.reasons import Reason
+
+
+class Peer(Protocol):
+    """One connected client."""
+
+    def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> bool:
+        """Send one message. False if its lane is congested: nothing was sent, `Broker.on_writable` will follow."""
+
+    def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
+        """QoS 1: the broker has taken responsibility, or refuses. Also refuses requests at any QoS."""
+
+    def confirm_received(self, kind: int, packet_id: int, reason: Reason) -> None:
+        """QoS 2, first step: the message is kept, or refused."""
+
+    def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
+        """QoS 2, last step: the packet identifier is free again."""
+
+    def release(self, kind: int, packet_id: int) -> None:
+        """QoS 2 towards a subscriber: its receipt was noted, it may let go of the identifier."""
+
+    def ask_type(self, query_id: int, topic: str) -> None:
+        """Ask a publisher for the type of its topic; `Broker.on_type_answer` follows, or nothing."""
+
+    def close(self, reason: Reason) -> None:
+        """Tell the client why, then end the connection."""

@@ -1,0 +1,244 @@
+"""The life of sessions: connect, resume, take over, lose the connection, expire, come back after a restart.
+
+    connect ──► connected ──► away ──► connect: resumed
+                   │            └────► expired: forgotten, its will published at the latest now
+                   └── expiry 0 ─────► forgotten at once
+
+Wills are part of this life: the initial one is published when its client arrives, the last one when the client is
+lost without having said goodbye, after its delay unless the client is back by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moq.broker.access import Action
+from moq.broker.message import NEVER, Message, Mode, Registration, Subscription, Will
+from moq.broker.session import Session
+from moq.broker.store import DeliveryRecord, RegistrationRecord, SessionRecord, SubscriptionRecord, Table
+from moq.errors import RequestRefused
+from moq.reasons import Reason
+from moq.topics import has_wildcard, name_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from moq.broker.core import Broker
+    from moq.broker.delivery import Delivery
+    from moq.broker.peer import Peer
+
+
+class Sessions:
+    """Every session of a broker, by client id."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._environment = broker.environment
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def get(self, client_id: str) -> Session | None:
+        """The session of a client, if there is one."""
+        return self._sessions.get(client_id)
+
+    def connect(
+        self,
+        client_id: str,
+        *,
+        resume: bool,
+        is_persistent: bool,
+        expiry_s: float,
+        initial_will: Will | None,
+        last_will: Will | None,
+        now: float,
+    ) -> tuple[Session, bool]:
+        """A client has said who it is. Returns its session and whether that is one from before.
+
+        Call `start` once the client has been told. A connection that held the session is closed.
+
+        Raises:
+            RequestRefused: There are too many sessions, or a will is not allowed.
+        """
+        for will in (initial_will, last_will):
+            self._check_will(client_id, will)
+        session = self._sessions.get(client_id)
+        if session is None and len(self._sessions) >= self._environment.limits.max_sessions:
+            raise RequestRefused("session", Reason.QUOTA_EXCEEDED)
+        if session is not None:
+            self._take_over(session, now)
+            if not resume or session.is_persistent != is_persistent:
+                self._end(session, now)
+                session = None
+        is_present = session is not None
+        if session is None:
+            session = self._sessions[client_id] = Session(client_id, self._environment, is_persistent)
+        session.cancel_timers()
+        session.expiry_s = expiry_s
+        session.last_will = last_will
+        session.save()
+        self._environment.figures.connections += 1
+        if initial_will is not None:
+            self._publish_initial(client_id, initial_will, now)
+        return session, is_present
+
+    def start(self, session: Session, peer: Peer, now: float) -> None:
+        """Begin delivering to a connected client: first what was under way, then what waited."""
+        session.outbound.attach(peer, now)
+
+    def disconnect(self, session: Session, peer: Peer, *, with_will: bool, expiry_s: float, now: float) -> None:
+        """A client's connection is gone; its session stays for `expiry_s`. Ignored if another one has taken over."""
+        if session.peer is not peer:
+            return
+        if not with_will:
+            session.last_will = None
+        movable = self._detach(session, now)
+        if expiry_s <= 0:
+            self._end(session, now)
+            return
+        for delivery in movable:
+            self._move_on(session, delivery, now)
+        self._expire_in(session, expiry_s, now)
+
+    def recover(self, now: float) -> None:
+        """Read back the sessions an earlier broker kept; all their clients are away."""
+        store, epoch = self._environment.store, self._environment.epoch
+        for key, record in store.load(Table.SESSION):
+            assert isinstance(key, str)
+            assert isinstance(record, SessionRecord)
+            session = self._sessions[key] = Session(key, self._environment, is_persistent=True)
+            session.expiry_s, session.last_will = record.expiry_s, record.last_will
+        for key, record in store.load(Table.SUBSCRIPTION):
+            assert isinstance(key, tuple)
+            assert isinstance(record, SubscriptionRecord)
+            client_id, filter_, group = key
+            self._recover_subscription(client_id, filter_, group, record)
+        for key, record in store.load(Table.REGISTRATION):
+            assert isinstance(key, tuple)
+            assert isinstance(record, RegistrationRecord)
+            client_id, filter_ = key
+            self._recover_registration(client_id, filter_, record)
+        for key, record in store.load(Table.DELIVERY):
+            assert isinstance(key, tuple)
+            assert isinstance(record, DeliveryRecord)
+            self._sessions[key[0]].outbound.recover(key[1], record)
+        for key, _ in store.load(Table.RECEIVED):
+            assert isinstance(key, tuple)
+            self._sessions[key[0]].received.add(key[1])
+        for key, record in store.load(Table.SESSION):
+            assert isinstance(key, str)
+            assert isinstance(record, SessionRecord)
+            session = self._sessions[key]
+            self._schedule_will(session, now)
+            expires_at = record.expires_at - epoch
+            self._expire_in(session, session.expiry_s if expires_at == NEVER else expires_at - now, now)
+
+    def _recover_subscription(
+        self, client_id: str, filter_: str, group: str | None, record: SubscriptionRecord
+    ) -> None:
+        subscription = Subscription(
+            self._sessions[client_id],
+            filter_,
+            record.qos,
+            group,
+            record.accepts_requests,
+            record.no_local,
+            record.identifier,
+            record.priority,
+        )
+        self._sessions[client_id].subscriptions[filter_, group] = subscription
+        self._broker.subscriptions.add(subscription)
+
+    def _recover_registration(self, client_id: str, filter_: str, record: RegistrationRecord) -> None:
+        session = self._sessions[client_id]
+        registration = Registration(filter_, Mode(record.mode), record.expiry_s, record.identifier)
+        session.registrations[filter_] = registration
+        if not has_wildcard(filter_):
+            self._broker.adopt(session, filter_, registration)
+
+    def _take_over(self, session: Session, now: float) -> None:
+        """The same client on a new connection: the old one has lost its session."""
+        peer = session.peer
+        if peer is not None:
+            self._detach(session, now)
+            peer.close(Reason.SESSION_TAKEN_OVER)
+
+    def _detach(self, session: Session, now: float) -> list[Delivery]:
+        movable = session.outbound.detach()
+        self._broker.requests.on_detached(session, now)
+        self._schedule_will(session, now)
+        return movable
+
+    def _expire_in(self, session: Session, seconds: float, now: float) -> None:
+        session.save(now + seconds)
+        session.end_timer = self._environment.timers.at(now + seconds, lambda at: self._end(session, at))
+
+    def _move_on(self, session: Session, delivery: Delivery, now: float) -> None:
+        """Give a group's message to another connected member; if there is none it waits for this one."""
+        assert delivery.target is not None
+        assert delivery.target.group is not None
+        member = delivery.target.group.choose(delivery.message, excluded=session)
+        if member is not None and member.session.peer is not None:
+            session.outbound.withdraw(delivery)
+            member.session.outbound.offer(delivery.message, member, now)
+
+    def _end(self, session: Session, now: float) -> None:
+        """Forget a session and all that belonged to it; what its groups still owe goes to other members."""
+        del self._sessions[session.client_id]
+        session.cancel_timers()
+        for subscription in list(session.subscriptions.values()):
+            self._broker.subscriptions.remove(subscription)
+            session.drop_subscription(subscription)
+        for registration in list(session.registrations.values()):
+            session.drop_registration(registration)
+        for name in list(session.publishes):
+            self._broker.abandon(session, name)
+        self._broker.requests.on_session_ended(session)
+        for delivery in session.outbound.discard():
+            assert delivery.target is not None
+            assert delivery.target.group is not None
+            if (member := delivery.target.group.choose(delivery.message)) is not None:
+                member.session.outbound.offer(delivery.message, member, now)
+        session.erase()
+        # A will waits no longer than its session.
+        self._publish_last(session, now)
+
+    # --- wills ----------------------------------------------------------------------------------------
+
+    def _check_will(self, client_id: str, will: Will | None) -> None:
+        if will is None:
+            return
+        if name_error(will.topic) is not None:
+            raise RequestRefused(f"will topic {will.topic!r}", Reason.TOPIC_NAME_INVALID)
+        if not self._environment.access.allows(client_id, Action.PUBLISH, will.topic):
+            raise RequestRefused(f"will topic {will.topic!r}", Reason.NOT_AUTHORIZED)
+
+    def _publish_initial(self, client_id: str, will: Will, now: float) -> None:
+        if will.delay_s > 0:
+            self._environment.timers.at(now + will.delay_s, lambda at: self._publish_will(client_id, will, at))
+        else:
+            self._publish_will(client_id, will, now)
+
+    def _schedule_will(self, session: Session, now: float) -> None:
+        will = session.last_will
+        if will is not None and will.delay_s > 0:
+            session.will_timer = self._environment.timers.at(
+                now + will.delay_s, lambda at: self._publish_last(session, at)
+            )
+        elif will is not None:
+            self._publish_last(session, now)
+
+    def _publish_last(self, session: Session, now: float) -> None:
+        will, session.last_will = session.last_will, None
+        if will is not None:
+            if session.client_id in self._sessions:
+                session.save(session.end_timer.when if session.end_timer is not None else NEVER)
+            self._publish_will(session.client_id, will, now)
+
+    def _publish_will(self, client_id: str, will: Will, now: float) -> None:
+        expires_at = now + will.expiry_s if will.expiry_s is not None else NEVER
+        self._broker.route(Message(will.topic, will.payload, will.qos, will.retain, client_id, expires_at), now)

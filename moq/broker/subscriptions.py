@@ -1,0 +1,192 @@
+"""Who receives what: a trie of topic filters with a cache of routes.
+
+    filters  a/+/c   a/#   x          a ─┬─ + ── c   {a/+/c}
+                                         └─ #        {a/#}
+                                      x              {x}
+
+Matching a name walks the trie one level at a time and visits each node at most once. The answer, a `Route`, is
+kept per name until any subscription changes: a steady stream of messages costs one dictionary look-up each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moq.broker.access import Action
+from moq.broker.message import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from moq.broker.access import Access
+    from moq.broker.message import Message, Subscription
+    from moq.broker.session import Session
+
+MAX_CACHED_ROUTES = 100_000
+"""Bounds the memory a publisher can take by inventing topic names; past it the cache starts anew."""
+
+
+class Group:
+    """Subscribers that share one filter under one name: each message goes to one of them."""
+
+    __slots__ = ("_turn", "filter", "members", "name")
+
+    def __init__(self, name: str, filter_: str) -> None:
+        self.name = name
+        self.filter = filter_
+        self.members: list[Target] = []
+        self._turn = 0
+
+    def choose(self, message: Message, excluded: Session | None = None) -> Target | None:
+        """The member for the next message: connected before absent, then the least loaded, then in turn."""
+        members = self.members
+        best: Target | None = None
+        best_load = 0
+        start = self._turn
+        for offset in range(len(members)):
+            target = members[(start + offset) % len(members)]
+            session = target.session
+            if session is excluded or (target.no_local and session.client_id == message.publisher):
+                continue
+            load = session.outbound.load
+            if best is None or load < best_load:
+                best, best_load = target, load
+        self._turn = start + 1
+        return best
+
+
+class Route:
+    """The recipients of one topic: every target gets each message, every group gives it to one member."""
+
+    __slots__ = ("groups", "targets")
+
+    def __init__(self, targets: list[Target], groups: list[Group]) -> None:
+        self.targets = targets
+        self.groups = groups
+
+
+class _Node:
+    __slots__ = ("children", "groups", "subscriptions")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.subscriptions: dict[str, Subscription] = {}  # by client id
+        self.groups: dict[str, Group] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.children or self.subscriptions or self.groups)
+
+
+class Subscriptions:
+    """Every subscription of the broker."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._root = _Node()
+        self._routes: dict[str, Route] = {}
+        self.count = 0
+
+    def add(self, subscription: Subscription) -> None:
+        """Add a subscription; one of the same session, filter and group is replaced."""
+        node = self._root
+        for level in subscription.filter.split("/"):
+            node = node.children.setdefault(level, _Node())
+        client_id = subscription.session.client_id
+        if subscription.group is None:
+            self.count += client_id not in node.subscriptions
+            node.subscriptions[client_id] = subscription
+        else:
+            group = node.groups.setdefault(subscription.group, Group(subscription.group, subscription.filter))
+            others = [member for member in group.members if member.session is not subscription.session]
+            self.count += len(others) == len(group.members)
+            group.members = [*others, Target(subscription.session, subscription, group)]
+        self._routes.clear()
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove what `add` added, and the branches that bore nothing else."""
+        path = [self._root]
+        levels = subscription.filter.split("/")
+        for level in levels:
+            path.append(path[-1].children[level])
+        node = path[-1]
+        if subscription.group is None:
+            del node.subscriptions[subscription.session.client_id]
+        else:
+            group = node.groups[subscription.group]
+            group.members = [member for member in group.members if member.session is not subscription.session]
+            if not group.members:
+                del node.groups[subscription.group]
+        self.count -= 1
+        for level, parent, child in zip(reversed(levels), reversed(path[:-1]), reversed(path[1:]), strict=True):
+            if not child.is_empty:
+                break
+            del parent.children[level]
+        self._routes.clear()
+
+    def route(self, topic: str) -> Route:
+        """Who receives messages of this topic. Valid until the next subscription changes."""
+        route = self._routes.get(topic)
+        if route is None:
+            if len(self._routes) >= MAX_CACHED_ROUTES:
+                self._routes.clear()
+            route = self._routes[topic] = self._find(topic)
+        return route
+
+    def matching(self, topic: str) -> Iterator[Subscription]:
+        """Every subscription that matches a name, members of groups included."""
+        for node in self._nodes(topic):
+            yield from node.subscriptions.values()
+            for group in node.groups.values():
+                for member in group.members:
+                    yield member.subscription
+
+    def _find(self, topic: str) -> Route:
+        best: dict[str, Target] = {}
+        groups: list[Group] = []
+        for node in self._nodes(topic):
+            groups.extend(node.groups.values())
+            for client_id, subscription in node.subscriptions.items():
+                known = best.get(client_id)
+                if known is not None:
+                    _merge(known, subscription, topic)
+                elif self._access.allows(client_id, Action.RECEIVE, topic):
+                    best[client_id] = Target(subscription.session, subscription)
+        return Route(list(best.values()), groups)
+
+    def _nodes(self, topic: str) -> Iterator[_Node]:
+        levels = topic.split("/")
+        is_system = topic.startswith("$")
+        nodes = [self._root]
+        for depth, level in enumerate(levels):
+            wildcards = not (depth == 0 and is_system)
+            following: list[_Node] = []
+            for node in nodes:
+                children = node.children
+                if not children:
+                    continue
+                if (child := children.get(level)) is not None:
+                    following.append(child)
+                if wildcards:
+                    if (child := children.get("+")) is not None:
+                        following.append(child)
+                    if (child := children.get("#")) is not None:
+                        yield child
+            nodes = following
+        for node in nodes:
+            yield node
+            # `a/#` matches `a` itself: the multi-level wildcard includes the parent level.
+            if (child := node.children.get("#")) is not None:
+                yield child
+
+
+def _merge(target: Target, subscription: Subscription, topic: str) -> None:
+    """A session with several matching subscriptions gets one copy, at the highest QoS of them.
+
+    An exact subscription names the delivery, because its identifier is the one its client chose for the topic.
+    """
+    target.qos = max(target.qos, subscription.qos)
+    target.no_local = target.no_local and subscription.no_local
+    target.priority = min(target.priority, subscription.priority)
+    if subscription.filter == topic:
+        target.subscription = subscription

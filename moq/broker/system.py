@@ -1,0 +1,51 @@
+"""`$SYS`: the broker's figures as topics, for anyone with a client.
+
+Each figure is a retained message, published when it has changed since the last round: an idle broker sends nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from moq.broker.message import Message
+
+if TYPE_CHECKING:
+    from moq.broker.core import Broker
+
+PREFIX = "$SYS/broker/"
+
+
+class SystemTopics:
+    """Publishes the figures of one broker at an interval."""
+
+    def __init__(self, broker: Broker, version: str, interval_s: float, now: float) -> None:
+        self._broker = broker
+        self._interval_s = interval_s
+        self._started_at = now
+        self._version = version
+        self._published: dict[str, str] = {}
+        self._publish(now)
+
+    def _publish(self, now: float) -> None:
+        for name, value in self._figures(now).items():
+            if self._published.get(name) != value:
+                self._published[name] = value
+                self._broker.route(Message(PREFIX + name, value.encode(), retain=True), now)
+        self._broker.timers.at(now + self._interval_s, self._publish)
+
+    def _figures(self, now: float) -> dict[str, str]:
+        broker = self._broker
+        current: dict[str, object] = {
+            "version": self._version,
+            "uptime_seconds": int(now - self._started_at),
+            "clients/connected": sum(session.peer is not None for session in broker.sessions),
+            "sessions": len(broker.sessions),
+            "subscriptions": broker.subscriptions.count,
+            "topics": len(broker.topics),
+            "retained/messages": broker.topics.retained_count,
+            "retained/bytes": broker.topics.retained_bytes,
+        }
+        for field in fields(broker.figures):
+            current[f"totals/{field.name}"] = getattr(broker.figures, field.name)
+        return {name: str(value) for name, value in current.items()}

@@ -1,0 +1,102 @@
+"""Health and metrics over HTTP: `/healthz`, `/readyz` and `/metrics`, nothing else.
+
+A dozen lines of HTTP/1.0 instead of a framework: three fixed answers to GET, each on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Self
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from moq.server.server import Server
+
+REQUEST_TIMEOUT_S = 5.0
+"""A client that sends its request slower than this is cut off: it holds a connection for nothing."""
+
+
+class BrokerCollector(Collector):
+    """The core's plain integers, read when somebody scrapes."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every figure as Prometheus knows it."""
+        broker = self._server.broker
+        yield GaugeMetricFamily("moq_connections", "Links that are open now", self._server.connections)
+        yield GaugeMetricFamily("moq_sessions", "Sessions, connected or not", len(broker.sessions))
+        yield GaugeMetricFamily("moq_subscriptions", "Subscriptions of all sessions", broker.subscriptions.count)
+        yield GaugeMetricFamily("moq_topics", "Topic names known", len(broker.topics))
+        yield GaugeMetricFamily("moq_retained_messages", "Messages retained", broker.topics.retained_count)
+        yield GaugeMetricFamily("moq_retained_bytes", "Payload bytes retained", broker.topics.retained_bytes)
+        drops = CounterMetricFamily("moq_messages_dropped", "Messages not delivered, by reason", labels=["reason"])
+        for field in fields(broker.figures):
+            value = getattr(broker.figures, field.name)
+            if field.name.startswith("dropped_"):
+                drops.add_metric([field.name.removeprefix("dropped_")], value)
+            else:
+                yield CounterMetricFamily(f"moq_{field.name}", field.name.replace("_", " "), value)
+        yield drops
+
+
+class HTTPListener:
+    """The HTTP port of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._registry = CollectorRegistry()
+        self._registry.register(BrokerCollector(server))
+        self._listener: asyncio.Server | None = None
+        self.port = 0
+
+    @classmethod
+    async def open(cls, host: str, port: int, server: Server) -> Self:
+        """Listen; port 0 takes a free one."""
+        listener = cls(server)
+        listener._listener = await asyncio.start_server(listener._serve, host, port, limit=8192)
+        listener.port = listener._listener.sockets[0].getsockname()[1]
+        return listener
+
+    async def close(self) -> None:
+        """Accept no more."""
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                request = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(request))
+                await writer.drain()
+        writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0]
+        if method != b"GET":
+            return _response("405 Method Not Allowed", b"only GET\n")
+        if path == b"/healthz":
+            return _response("200 OK", b"ok\n")
+        if path == b"/readyz":
+            if self._server.is_ready:
+                return _response("200 OK", b"ready\n")
+            return _response("503 Service Unavailable", b"not accepting clients\n")
+        if path == b"/metrics":
+            return _response("200 OK", generate_latest(self._registry), "text/plain; version=0.0.4; charset=utf-8")
+        return _response("404 Not Found", b"known are /healthz, /readyz, /metrics\n")
+
+
+def _response(status: str, body: bytes, content_type: str = "text/plain; charset=utf-8") -> bytes:
+    head = f"HTTP/1.0 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

@@ -1,0 +1,202 @@
+"""The broker on sockets: listeners feed links into the pure core and a clock keeps its deadlines.
+
+    listener ── link ──► ServedLink ──► dialect connection ──► Broker
+                              └── after every event: arm the one timer for Broker.next_timeout()
+
+Everything runs on one event loop, so the core needs no locks. Writing is not done here: lanes flush themselves
+once per turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Self
+
+import certs
+import transports
+from moq.broker.core import Broker
+from moq.broker.dialects.mmqp import Connection
+from moq.broker.environment import Environment
+from moq.broker.store import MemoryStore
+from moq.broker.system import SystemTopics
+from moq.errors import ConfigError
+from moq.reasons import Reason
+from moq.server.http import HTTPListener
+from moq.version import __version__
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from moq.broker.link import Lane, Link
+    from moq.broker.store import Store
+    from moq.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class ServedLink:
+    """One accepted link: gives its events to the dialect, with the time."""
+
+    __slots__ = ("_server", "connection", "link")
+
+    def __init__(self, server: Server, link: Link) -> None:
+        self._server = server
+        self.link = link
+        self.connection = Connection(server.broker, link, new_client_id, server.clock())
+
+    def data_received(self, lane_id: int, data: bytes) -> None:
+        """See `LinkHandler`."""
+        server = self._server
+        self.connection.receive_data(lane_id, data, server.clock())
+        server.arm()
+
+    def lane_finished(self, lane_id: int) -> None:
+        """See `LinkHandler`."""
+        self.connection.lane_finished(lane_id, self._server.clock())
+        self._server.arm()
+
+    def lane_reset(self, lane_id: int, reason: int) -> None:
+        """See `LinkHandler`."""
+        self.connection.lane_reset(lane_id)
+
+    def lane_writable(self, lane: Lane) -> None:
+        """See `LinkHandler`."""
+        self.connection.lane_writable(lane, self._server.clock())
+        self._server.arm()
+
+    def closed(self, reason: int | None, message: str) -> None:
+        """See `LinkHandler`."""
+        logger.info("%s %s closed: %s", self.link.transport, self.link.peer, message)
+        self.connection.closed(self._server.clock())
+        self._server.forget(self)
+
+
+class Server:
+    """A running broker: `async with Server(config) as server`, then `server.ports`. Leaving the context drains it."""
+
+    def __init__(self, config: BrokerConfig, store: Store | None = None) -> None:
+        self._config = config
+        self._store = store or MemoryStore()
+        self._listeners: dict[str, transports.Listener] = {}
+        self._served: set[ServedLink] = set()
+        self._all_closed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for: float | None = None
+        self.is_ready = False
+
+    async def __aenter__(self) -> Self:
+        """Open the listeners; on return clients can connect.
+
+        Raises:
+            ConfigError: A port is taken or cannot be bound.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.clock = self._loop.time
+        now = self.clock()
+        environment = Environment(limits=self._config.limits, store=self._store, epoch=time.time() - now, now=now)
+        self.broker = Broker(environment, now)
+        if self._config.sys_interval_s > 0:
+            SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
+        try:
+            await self._listen()
+        except BaseException:
+            await self._close_listeners()
+            raise
+        self.arm()
+        self.is_ready = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain: accept nobody new, tell every client, wait for what is unsent, at most `drain_timeout_s`."""
+        self.is_ready = False
+        for served in list(self._served):
+            served.connection.shut_down(self.clock())
+        if self._served:
+            self._all_closed.clear()
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), self._config.drain_timeout_s)
+            except TimeoutError:
+                for served in list(self._served):
+                    served.link.abort()
+        await self._close_listeners()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The port of each listener, by name: tcp, tls, quic, http."""
+        return {name: listener.port for name, listener in self._listeners.items()}
+
+    @property
+    def connections(self) -> int:
+        """Links that are open now."""
+        return len(self._served)
+
+    def arm(self) -> None:
+        """Set the timer to the core's next deadline, if that has changed."""
+        when = self.broker.next_timeout()
+        if when == self._armed_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = when
+        self._timer = self._loop.call_at(when, self._on_timer) if when is not None else None
+
+    def forget(self, served: ServedLink) -> None:
+        """A link is gone."""
+        self._served.discard(served)
+        if not self._served:
+            self._all_closed.set()
+        self.arm()
+
+    def _on_timer(self) -> None:
+        self._timer = self._armed_for = None
+        self.broker.handle_timeout(self.clock())
+        self.arm()
+
+    def _accept(self, link: Link) -> ServedLink:
+        served = ServedLink(self, link)
+        self._served.add(served)
+        if not self.is_ready:
+            served.connection.close(Reason.SERVER_SHUTTING_DOWN)
+        self.arm()
+        return served
+
+    async def _listen(self) -> None:
+        config = self._config
+        where = certs.ensure(config.data_dir)
+        options = transports.TransportOptions(
+            high_water_bytes=config.limits.max_unsent_bytes, low_water_bytes=config.limits.max_unsent_bytes // 4
+        )
+        for scheme, port in (("tcp", config.tcp_port), ("tls", config.tls_port), ("quic", config.quic_port)):
+            try:
+                self._listeners[scheme] = await transports.serve(
+                    scheme,
+                    config.host,
+                    port,
+                    self._accept,
+                    certificate=where.server,
+                    private_key=where.server_key,
+                    options=options,
+                    quic_engine=config.quic_engine,
+                )
+            except OSError as error:
+                raise ConfigError(f"{scheme}_port is {port}; cannot listen on {config.host}: {error}") from error
+        try:
+            self._listeners["http"] = await HTTPListener.open(config.host, config.http_port, self)
+        except OSError as error:
+            raise ConfigError(f"http_port is {config.http_port}; cannot listen on {config.host}: {error}") from error
+
+    async def _close_listeners(self) -> None:
+        for listener in self._listeners.values():
+            await listener.close()
+
+
+def new_client_id() -> str:
+    """An identifier for a client that brought none: not to be guessed, because it is all a resume needs."""
+    return f"moq-{secrets.token_hex(12)}"
