@@ -19,7 +19,12 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from moq.wire import fields, mmqp  # noqa: E402  (the repository's own, wherever the script is run from)
+# The declarations are imported without their package, whose `__init__` imports what is to be written.
+_package = ModuleType("moq.wire")
+_package.__path__ = [str(ROOT / "moq/wire")]
+sys.modules["moq.wire"] = _package
+
+from moq.wire import fields, mmqp  # noqa: E402
 from moq.wire.fields import (  # noqa: E402
     TAG,
     Bits,
@@ -32,6 +37,7 @@ from moq.wire.fields import (  # noqa: E402
     Repeated,
     Rest,
     Sized,
+    When,
     layout,
 )
 
@@ -121,6 +127,13 @@ def unions(packets: Iterable[type]) -> list[OneOf]:
     return found
 
 
+def control_byte(packet: type) -> int:
+    """The type of a packet and its constant flags, in place."""
+    type_: int = packet.TYPE  # type: ignore[attr-defined]
+    constant: int = getattr(packet, "CONTROL", 0)
+    return type_ << 4 | constant
+
+
 def snake(name: str) -> str:
     """`SubscribeExtension` as `subscribe_extension`; packet names are one word in the specification."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
@@ -152,6 +165,10 @@ class Dialect:
         return next(
             name for name, value in vars(self.module).items() if getattr(value, "__args__", None) == union.structs
         )
+
+    def shortest_control(self) -> int:
+        """The control byte of the packet that has a shortest form."""
+        return next(control_byte(packet) for packet in self.packets if hasattr(packet, "SHORTEST"))
 
     def dispatch_name(self, union: OneOf, what: str) -> str:
         """The name of a union's table of decoders or encoders."""
@@ -210,24 +227,51 @@ class Decoder:
 
     def shortest(self, run: Run) -> Iterator[str]:
         """Return at once when the flag byte is zero and so are the fields that rules are about."""
-        condition: dict[str, int] | None = getattr(self.struct, "SHORTEST", None)
-        if condition is None:
+        if not hasattr(self.struct, "SHORTEST"):
             return
-        control = [f for f in layout(self.struct) if isinstance(f.kind, ControlBits)]
-        tests = [f"control & {f.kind.mask}" for f in control if isinstance(f.kind, Bits)]
-        tests += [name for name in condition if name not in [f.name for f in control]]
+        control = [field for field in layout(self.struct) if isinstance(field.kind, ControlBits)]
+        tests = [f"control & {field.kind.mask}" for field in control if isinstance(field.kind, Bits)]
+        tests += [name for name in self.struct.SHORTEST if name not in [field.name for field in control]]
         yield f"if not (flags or {' or '.join(tests)}):"
+        yield f"    return {self.shortest_packet(run.size)}"
+
+    def shortest_packet(self, payload_at: int) -> str:
+        """The constructor's call for a packet of the shortest form, its payload so many bytes after `pos`."""
+        assert hasattr(self.struct, "SHORTEST")
         values = []
         for field in layout(self.struct):
             if isinstance(field.kind, Rest):
-                values.append(f"buf[pos + {run.size} : end]")
+                values.append(f"buf[pos + {payload_at} : end]")
             elif field.presence is not None:
                 values.append("None")
-            elif isinstance(field.kind, Bits) and self.is_bool(field):
-                values.append("False")
+            elif is_bits(field):
+                values.append("False" if self.is_bool(field) else "0")
             else:
-                values.append("0" if is_bits(field) or field.name in condition else field.name)
-        yield f"    return {self.name}({', '.join(values)})"
+                values.append("0" if field.name in self.struct.SHORTEST else field.name)
+        return f"{self.name}({', '.join(values)})"
+
+    def cut_shortest(self) -> Iterator[str]:
+        """A function that reads a run of packets of the shortest form, fixed headers included."""
+        assert hasattr(self.struct, "TYPE")
+        assert hasattr(self.struct, "SHORTEST")
+        run = steps(self.struct)[0]
+        assert isinstance(run, Run)
+        size = run.size + 2
+        zero = ["flags", *(field.name for field in run.fields if field.name in self.struct.SHORTEST)]
+        stop = f"control != SHORTEST or {' or '.join(zero)} or remaining < {run.size} or end > size"
+        yield "def cut_shortest(buf: bytes, pos: int, append: Callable[[Packet], None]) -> int:"
+        yield f'    """Read {self.name} packets of the shortest form as long as there are; return where they end."""'
+        yield "    size = len(buf)"
+        yield f"    last = size - {size}"
+        yield "    while pos <= last:"
+        names = ", ".join(field.name for field in run.fields)
+        yield f"        control, remaining, {names} = {struct_name('BB' + run.code)}.unpack_from(buf, pos)"
+        yield "        end = pos + 2 + remaining"
+        yield f"        if {stop}:"
+        yield "            break"
+        yield f"        append({self.shortest_packet(size)})"
+        yield "        pos = end"
+        yield "    return pos"
 
     def flags(self) -> Iterator[str]:
         """Refuse reserved bits and values without a meaning."""
@@ -375,6 +419,7 @@ class Encoder:
         yield from self.checks()
         if fields.has_flag_byte(self.struct):
             yield f"flags = {self.flag_byte()}"
+        yield from self.plain()
         pieces: list[str] = []
         rest = ""
         if preamble := getattr(self.struct, "PREAMBLE", None):
@@ -409,20 +454,32 @@ class Encoder:
 
     def shortest(self) -> Iterator[str]:
         """Return at once when no option is set and nothing needs a check."""
-        condition: dict[str, int] | None = getattr(self.struct, "SHORTEST", None)
-        if condition is None:
+        if not hasattr(self.struct, "SHORTEST"):
             return
-        first = steps(self.struct)[0]
-        rest = layout(self.struct)[-1]
-        assert isinstance(first, Run)
+        run, rest = steps(self.struct)[0], layout(self.struct)[-1]
+        assert isinstance(run, Run)
         absent = [f"{self.it}.{f.name} is None" for f in layout(self.struct) if f.presence is not None]
-        zero = [f"{self.it}.{f.name}" for f in layout(self.struct) if is_bits(f) or f.name in condition]
+        zero = [f"{self.it}.{f.name}" for f in layout(self.struct) if is_bits(f) or f.name in self.struct.SHORTEST]
+        values = ["0" if f is FLAGS or f.name in self.struct.SHORTEST else f"{self.it}.{f.name}" for f in run.fields]
         yield f"payload = {self.it}.{rest.name}"
-        yield f"size = len(payload) + {first.size}"
-        yield f"if size < 256 and {' and '.join(absent)} and not ({' or '.join(zero)}):"
-        values = ["0" if f is FLAGS or f.name in condition else f"{self.it}.{f.name}" for f in first.fields]
-        header = f"{self.control_type()}, size"
-        yield f"    return {struct_name('BB' + first.code)}.pack({header}, {', '.join(values)}) + payload"
+        yield f"size = len(payload) + {run.size}"
+        yield f"if size <= 0xFF and {' and '.join(absent)} and not ({' or '.join(zero)}):"
+        yield f"    return {struct_name('BB' + run.code)}.pack(SHORTEST, size, {', '.join(values)}) + payload"
+
+    def plain(self) -> Iterator[str]:
+        """Return with one `struct` for header and fields when none of the optional ones is there."""
+        if not hasattr(self.struct, "SHORTEST"):
+            return
+        run = steps(self.struct)[0]
+        assert isinstance(run, Run)
+        present = sum(f.presence.mask for f in layout(self.struct) if isinstance(f.presence, Present))
+        others = [f"{self.it}.{f.name} is None" for f in layout(self.struct) if isinstance(f.presence, When)]
+        values = ", ".join("flags" if f is FLAGS else f"{self.it}.{f.name}" for f in run.fields)
+        yield f"if not flags & 0x{present:02x} and {' and '.join(others)}:"
+        yield "    if size <= 0xFF:"
+        yield f"        return {struct_name('BB' + run.code)}.pack({self.control()}, size, {values}) + payload"
+        yield "    if size <= 0xFFFF:"
+        yield f"        return {struct_name('BH' + run.code)}.pack(0x04 | {self.control()}, size, {values}) + payload"
 
     def checks(self) -> Iterator[str]:
         """Refuse values that do not fit their bits, and broken rules."""
@@ -437,8 +494,8 @@ class Encoder:
     def flag_byte(self) -> str:
         """The flag byte as an expression."""
         terms = []
-        if getattr(self.struct, "TAG", 0):
-            terms.append(f"0x{self.struct.TAG << TAG.low:02x}")  # type: ignore[attr-defined]
+        if tag := getattr(self.struct, "TAG", 0):
+            terms.append(f"0x{tag << TAG.low:02x}")
         for field in layout(self.struct):
             bits = fields.flag_bits(field)
             if isinstance(bits, Present):
@@ -449,7 +506,7 @@ class Encoder:
 
     def control_type(self) -> str:
         """The constant part of the control byte."""
-        return f"0x{self.struct.TYPE << 4 | getattr(self.struct, 'CONTROL', 0):02x}"  # type: ignore[attr-defined]
+        return f"0x{control_byte(self.struct):02x}"
 
     def control(self) -> str:
         """The control byte as an expression."""
@@ -502,6 +559,7 @@ def codec_source(dialect: Dialect) -> str:
         functions += list(dispatch_tables(dialect, union))
     for packet in dialect.packets:
         functions += ["\n".join(Decoder(dialect, packet).lines()), "\n".join(Encoder(dialect, packet).lines())]
+    functions += ["\n".join(Decoder(dialect, p).cut_shortest()) for p in dialect.packets if hasattr(p, "SHORTEST")]
     body = "\n\n\n".join([*functions, packet_tables(dialect)])
     return ruff_formatted("\n\n".join([heading(dialect, body), body]) + "\n")
 
@@ -531,6 +589,9 @@ def heading(dialect: Dialect, body: str) -> str:
             "",
             *[f'{struct_name(code)} = Struct(">{code}")' for code in codes],
             "",
+            f"SHORTEST = 0x{dialect.shortest_control():02x}",
+            '"""The control byte of the commonest packet, which has routes of its own."""',
+            "",
         ]
     )
 
@@ -558,7 +619,7 @@ def packet_tables(dialect: Dialect) -> str:
     streamed = []
     for packet in dialect.packets:
         for flags in fields.control_flags(packet):
-            control = f"0x{packet.TYPE << 4 | flags:02x}"  # type: ignore[attr-defined]
+            control = f"0x{control_byte(packet) | flags:02x}"
             decoders.append(f"{control}: {function('decode', packet)}")
             streamed += [control] if getattr(packet, "STREAMED", False) else []
     encoders = [f"{packet.__name__}: {function('encode', packet)}" for packet in dialect.packets]

@@ -54,11 +54,15 @@ _BB = Struct(">BB")
 _BBBHH = Struct(">BBBHH")
 _BH = Struct(">BH")
 _BHBBH = Struct(">BHBBH")
+_BHBHH = Struct(">BHBHH")
 _BHH = Struct(">BHH")
 _H = Struct(">H")
 _HB = Struct(">HB")
 _I = Struct(">I")
 _Q = Struct(">Q")
+
+SHORTEST = 0x70
+"""The control byte of the commonest packet, which has routes of its own."""
 
 
 def _decode_authentication(buf: bytes, pos: int, end: int) -> tuple[Authentication, int]:
@@ -687,13 +691,13 @@ def encode_pubreq(packet: PubReq) -> bytes:
     payload = packet.payload
     size = len(payload) + 5
     if (
-        size < 256
+        size <= 0xFF
         and packet.topic is None
         and packet.waited is None
         and packet.extension is None
         and not (packet.kind or packet.retain or packet.dup or packet.qos or packet.packet_id)
     ):
-        return _BBBHH.pack(0x70, size, 0, 0, packet.alias) + payload
+        return _BBBHH.pack(SHORTEST, size, 0, 0, packet.alias) + payload
     if not 0 <= packet.kind <= 2:
         raise unfit("PubReq.kind", packet.kind, 2)
     if not 0 <= packet.qos <= 3:
@@ -707,6 +711,11 @@ def encode_pubreq(packet: PubReq) -> bytes:
         | (packet.topic is not None) << 3
         | (packet.extension is not None) << 2
     )
+    if not flags & 0x0C and packet.waited is None:
+        if size <= 0xFF:
+            return _BBBHH.pack(0x70 | packet.kind, size, flags, packet.packet_id, packet.alias) + payload
+        if size <= 0xFFFF:
+            return _BHBHH.pack(0x04 | 0x70 | packet.kind, size, flags, packet.packet_id, packet.alias) + payload
     topic = b"" if packet.topic is None else put_string(packet.topic, "PubReq.topic")
     waited = b"" if packet.waited is None else _H.pack(packet.waited)
     extension = b"" if packet.extension is None else _encode_publish_extension(packet.extension)
@@ -821,6 +830,20 @@ def encode_pubtype(packet: PubType) -> bytes:
         (_BHBBH.pack(flags, packet.packet_id, packet.reason, packet.format, packet.type_id), topic, media_type)
     )
     return b"".join((fixed_header(0xC0, len(fields) + len(packet.schema)), fields, packet.schema))
+
+
+def cut_shortest(buf: bytes, pos: int, append: Callable[[Packet], None]) -> int:
+    """Read PubReq packets of the shortest form as long as there are; return where they end."""
+    size = len(buf)
+    last = size - 7
+    while pos <= last:
+        control, remaining, flags, packet_id, alias = _BBBHH.unpack_from(buf, pos)
+        end = pos + 2 + remaining
+        if control != SHORTEST or flags or packet_id or remaining < 5 or end > size:
+            break
+        append(PubReq(0, False, False, 0, 0, alias, None, None, None, buf[pos + 7 : end]))
+        pos = end
+    return pos
 
 
 Decoder = Callable[[bytes, int, int, int], Packet]
