@@ -1,0 +1,390 @@
+"""The asyncio client: waits where the core only accepts, and connects again when the link is lost.
+
+    program ── publish, subscribe, request ──► Client ──► ClientCore ──► Link
+                                                 └─ one task: watches the link, dials the next one
+
+All state of the protocol is in the `ClientSession`; each link gets a new core for it. Nothing here is called back:
+a program awaits. Any wait can be cancelled; a message whose `publish` is cancelled is withdrawn if it was not yet
+sent, and otherwise goes its way in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from moq.client.connection import FINAL_REASONS, Connection, resolve
+from moq.client.core import ClientCore, State
+from moq.client.inbox import DEFAULT_QUEUE
+from moq.client.messages import Message, Request, TopicType
+from moq.client.payloads import extension_of, subscribe_extension_of, to_bytes
+from moq.client.subscription import Requests, Subscription
+from moq.client.typed import is_typed, schema_bytes
+from moq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, RequestRefused
+from moq.reasons import Reason
+from moq.wire.mmqp import PublishKind, RetentionMode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from moq.broker.link import Link
+    from moq.client.connection import Reconnect
+    from moq.client.inbox import Inbox
+    from moq.client.payloads import Payload
+    from moq.client.pending import Exchange, Operation, Pending
+    from moq.client.session import ClientSession, SessionOptions
+
+    Dial = Callable[[Callable[[Link], ClientCore]], Awaitable[Link]]
+
+ANSWER_GRACE_S = 1.0
+"""How much longer than a request's deadline we wait for the broker to say that it has passed."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long closing waits for a network that does not take what is left."""
+
+DRAIN_POLL_S = 0.002
+"""A link does not say when its last byte has left; closing asks it this often."""
+
+
+class Client:
+    """A connected client; made by `moq.connect` and used in `async with`."""
+
+    def __init__(
+        self,
+        dial: Dial,
+        session: ClientSession,
+        options: SessionOptions,
+        *,
+        where: str = "the broker",
+        reconnect: Reconnect | None = None,
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        self._dial = dial
+        self._session = session
+        self._options = options
+        self._where = where
+        self._reconnect = reconnect
+        self._connect_timeout_s = connect_timeout_s
+        self._connection: Connection | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._end_error: ConnectionLost | None = None
+        self._window = asyncio.Semaphore(options.window)
+        self._announced: dict[str, type] = {}
+
+    # --- the connection -----------------------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> str | None:
+        """The identifier of the session, chosen or assigned."""
+        return self._session.client_id
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the broker answers; a client that reconnects is for a while not connected."""
+        return self._connection is not None and self._connection.core.state is State.OPEN
+
+    @property
+    def session_present(self) -> bool:
+        """True if the broker had kept the session when this connection was made."""
+        return self._connection is not None and self._connection.core.session_present
+
+    @property
+    def transport(self) -> str:
+        """What the present link runs over: `quic`, `tcp` or `tls`."""
+        return self._machine.link.transport
+
+    async def __aenter__(self) -> Self:
+        if self._connection is not None:
+            raise LocalProtocolError("a client connects once; make another with moq.connect")
+        try:
+            await self._connect()
+        except ConnectionLost as error:
+            raise ConnectFailed(str(error)) from error
+        self._watcher = asyncio.create_task(self._watch(), name=f"moq client {self.client_id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what is still to be sent, say goodbye to the broker and end every wait; subscriptions just stop."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            return
+        watcher.cancel()
+        await asyncio.wait([watcher])
+        connection = self._connection
+        try:
+            if connection is not None and connection.core.state is State.OPEN:
+                await self._say_goodbye(connection)
+        finally:
+            self._finish(ConnectionLost("the client was closed", Reason.SUCCESS), is_orderly=True)
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload,
+        qos: int = 0,
+        retain: bool = False,
+        ttl: float | None = None,
+        *,
+        timestamp_ns: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        group_start: bool = False,
+    ) -> None:
+        """Publish a message; return when it is written (QoS 0) or the broker has taken responsibility (QoS 1, 2).
+
+        A dataclass instance is sent as JSON and its type announced with the first. While the connection is
+        congested, lost or its window full, this waits; nothing is buffered beyond the window.
+
+        Args:
+            topic: where to; registered with the broker at first use.
+            payload: text, bytes or a dataclass instance.
+            qos: 0 at most once, 1 at least once, 2 exactly once.
+            retain: let the broker keep it for later subscribers (QoS 1 and 2).
+            ttl: seconds for which the value is of use.
+            timestamp_ns: when it was made, for traces.
+            properties: pairs of text passed on to the subscribers.
+            group_start: a late joiner may begin here.
+
+        Raises:
+            RequestRefused: the broker does not take it.
+            ConnectionLost: the client ended first.
+        """
+        if is_typed(payload):
+            await self._announce_once(topic, type(payload))
+        extension = extension_of(ttl, timestamp_ns, properties, group_start)
+        async with self._window:
+            exchange = self._machine.publish(topic, to_bytes(payload), qos, retain, extension)
+            await self._finished(exchange)
+
+    def subscribe(
+        self,
+        filter_: str,
+        qos: int = 0,
+        group: str | None = None,
+        requests: bool = False,
+        period: float | None = None,
+        priority: int | None = None,
+        deadline: float | None = None,
+        queue: int = DEFAULT_QUEUE,
+    ) -> Subscription:
+        """Subscribe to a topic or filter; iterate over the result.
+
+        Each subscription has a queue of its own. When it is full, QoS 0 messages displace the oldest (counted in
+        `dropped`), and acknowledgements of QoS 1 and 2 messages are withheld, so that the broker waits.
+
+        Args:
+            filter_: a topic, or a filter with `+` and `#`.
+            qos: the highest QoS to receive with.
+            group: share the messages with the other members of the group.
+            requests: also receive requests, as `Request`.
+            period: seconds; at most one message per period and topic.
+            priority: 0 (first) to 255 among the topics of this client.
+            deadline: seconds after which a message is no longer worth sending.
+            queue: messages that may wait for the program.
+        """
+        extension = subscribe_extension_of(period, priority, deadline)
+        return Subscription(self, lambda: self._machine.subscribe(filter_, qos, group, requests, extension, queue))
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    async def request(self, topic: str, payload: Payload = b"", timeout: float = 5.0, qos: int = 0) -> Message:  # noqa: ASYNC109
+        """Ask whoever answers requests on a topic, and wait for the answer.
+
+        Raises:
+            RequestRefused: nobody answers there, or nobody did in time.
+            ConnectionLost: the connection went before the answer came.
+        """
+        extension = extension_of(deadline=timeout)
+        async with self._window:
+            exchange = self._machine.publish(topic, to_bytes(payload), qos, False, extension, PublishKind.REQUEST)
+            try:
+                async with asyncio.timeout(timeout + ANSWER_GRACE_S):
+                    await self._finished(exchange)
+            except TimeoutError:
+                raise RequestRefused(f"REQUEST on {topic!r}", Reason.REQUEST_TIMED_OUT) from None
+        assert exchange.response is not None
+        return exchange.response
+
+    def requests(self, filter_: str, group: str | None = None, qos: int = 2, queue: int = DEFAULT_QUEUE) -> Requests:
+        """Receive the requests made on a topic or filter, each to be answered with `respond`."""
+
+        def begin() -> Inbox:
+            inbox = self._machine.subscribe(filter_, qos, group, True, None, queue)
+            inbox.only_requests = True
+            return inbox
+
+        return Requests(self, begin)
+
+    # --- topics -------------------------------------------------------------------------------------------
+
+    async def register(
+        self, topic: str, mode: RetentionMode = RetentionMode.OVERRIDE, expiry: float | None = None
+    ) -> None:
+        """Say beforehand that this client publishes on a topic or filter, and how its messages are kept.
+
+        Raises:
+            RequestRefused: it may not.
+        """
+        await self.settled(self._machine.register(topic, mode, None if expiry is None else round(expiry)))
+
+    async def subscribers(self, topic: str) -> list[str]:
+        """The client ids that would receive a message on this topic."""
+        operation = self._machine.query(topic)
+        await self.settled(operation)
+        return operation.subscribers
+
+    async def describe(self, filter_: str) -> list[TopicType]:
+        """The types of the topics a filter matches; empty if none is known."""
+        operation = self._machine.describe(filter_)
+        await self.settled(operation)
+        return operation.types
+
+    async def announce(self, topic: str, type_: TopicType | type) -> None:
+        """Say what is published on a topic: a `TopicType`, or a dataclass.
+
+        Raises:
+            RequestRefused: the topic is not ours to describe, or the description too long.
+        """
+        if isinstance(type_, type):
+            type_ = TopicType(topic, schema_bytes(type_))
+        # The broker takes types only from who is registered as a publisher of the topic.
+        await self.settled(self._machine.ensure_registered(topic))
+        await self.settled(self._machine.announce(type_))
+
+    # --- for subscriptions --------------------------------------------------------------------------------
+
+    def take(self, inbox: Inbox) -> Message | None:
+        """The next message of a subscription, if there is one."""
+        message = self._machine.take(inbox)
+        if isinstance(message, Request):
+            message.responder = self._respond
+        return message
+
+    def unsubscribe(self, inbox: Inbox) -> Operation | None:
+        """End a subscription at the broker."""
+        return None if self._end_error is not None else self._machine.unsubscribe(inbox)
+
+    async def settled(self, operation: Operation) -> None:
+        """Wait for an answer; raise what it says."""
+        await self._outcome(operation)
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _machine(self) -> ClientCore:
+        if self._end_error is not None:
+            raise self._end_error
+        if self._connection is None:
+            raise LocalProtocolError("the client is not connected; use it in `async with moq.connect(...) as client:`")
+        return self._connection.core
+
+    async def _respond(self, request: Request, payload: Payload, qos: int) -> None:
+        async with self._window:
+            await self._finished(self._machine.respond(request, to_bytes(payload), qos))
+
+    async def _announce_once(self, topic: str, type_: type) -> None:
+        if self._announced.get(topic) is not type_:
+            await self.announce(topic, type_)
+            self._announced[topic] = type_
+
+    async def _finished(self, exchange: Exchange) -> None:
+        """Wait until a message is written, acknowledged or answered; one we stop waiting for is taken back."""
+        try:
+            await self._outcome(exchange)
+        except asyncio.CancelledError:
+            if self._end_error is None:
+                self._machine.withdraw(exchange)
+            raise
+
+    async def _outcome(self, pending: Pending) -> None:
+        if not pending.is_settled:
+            future = asyncio.get_running_loop().create_future()
+            pending.when_settled(partial(resolve, future, None))
+            await future
+        if pending.error is not None:
+            raise pending.error
+
+    async def _connect(self) -> Connection:
+        """Make a connection and log in.
+
+        Raises:
+            ConnectFailed: nobody answers.
+            ConnectionLost: the broker refused, or the link was lost before it answered.
+        """
+        made: list[Connection] = []
+
+        def make_core(link: Link) -> ClientCore:
+            made.append(Connection(self._session, link, self._options))
+            return made[-1].core
+
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                link = await self._dial(make_core)
+                connection = next(connection for connection in made if connection.core.link is link)
+                self._connection = connection
+                if connection.core.state is State.CREATED:
+                    connection.core.start()
+                error = await connection.outcome
+        except TimeoutError:
+            raise ConnectFailed(f"{self._where} did not answer within {self._connect_timeout_s:g} s") from None
+        finally:
+            if link is not None and connection.core.state is not State.OPEN:
+                link.abort()
+        if error is not None:
+            raise error
+        return connection
+
+    async def _watch(self) -> None:
+        """Wait for the link to be lost, make another, and so on until that is not wanted or not possible."""
+        assert self._connection is not None
+        connection = self._connection
+        while True:
+            error = await connection.until_lost()
+            again = await self._connect_again(error)
+            if isinstance(again, ConnectionLost):
+                self._finish(again)
+                return
+            connection = again
+
+    async def _connect_again(self, error: ConnectionLost) -> Connection | ConnectionLost:
+        """The next connection, or why there will be none."""
+        attempt = 0
+        while self._reconnect is not None and error.reason not in FINAL_REASONS:
+            await asyncio.sleep(self._reconnect.delay_s(attempt))
+            attempt += 1
+            try:
+                return await self._connect()
+            except ConnectFailed:
+                continue
+            except ConnectionLost as refusal:
+                error = refusal
+        return error
+
+    def _finish(self, error: ConnectionLost, *, is_orderly: bool = False) -> None:
+        if self._end_error is None:
+            self._end_error = error
+            self._session.end(error, None if is_orderly else error)
+
+    async def _say_goodbye(self, connection: Connection) -> None:
+        """Let what was published leave first; a link closes when its control lane is empty, whatever others hold."""
+        link = connection.core.link
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                while link.unsent and connection.core.state is State.OPEN:  # noqa: ASYNC110  # see DRAIN_POLL_S
+                    await asyncio.sleep(DRAIN_POLL_S)
+                connection.core.close()
+                await connection.closed
+        except TimeoutError:
+            pass
+        finally:
+            link.abort()
