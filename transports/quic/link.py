@@ -1,0 +1,475 @@
+"""A link on a QUIC connection: stream 0 is the control lane, every topic has a unidirectional stream of its own.
+
+    write ──> outbox ──(at most HANDOVER_BYTES at a time)──> engine's stream ──> packets
+              bounded by the high-water mark                 kept until acknowledged
+
+What is written stays in the lane's outbox until the engine has room, so that what a peer does not take is ours to
+count. Incoming lanes are numbered by their stream id. Data of a paused lane is held here and not consumed, so it
+is at most one window.
+
+Past the peer's stream limit keys share an overflow lane, for which the last stream is reserved; if the peer allows
+none at all, they share the control lane.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from moq.broker.link import CONTROL
+from moq.reasons import describe
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from moq.broker.link import Lane, LinkHandler
+    from transports.quic.connection import Connection
+    from transports.quic.engine import EngineStats
+    from transports.quic.options import QUICOptions
+
+HANDOVER_BYTES = 64 * 1024
+"""Given to the engine at a time: enough to fill many packets at once, and little to hold twice."""
+
+OVERFLOW = -1
+"""The key of the shared lane; those of topics are positive."""
+
+
+class QUICLane:
+    """One outgoing stream."""
+
+    __slots__ = (
+        "_link",
+        "_offset",
+        "_outbox",
+        "_queued",
+        "congested",
+        "is_closed",
+        "is_finishing",
+        "is_shared",
+        "key",
+        "stream_id",
+        "written_at",
+    )
+
+    def __init__(self, link: QUICLink, stream_id: int, key: int, *, is_shared: bool) -> None:
+        self.congested = False
+        self.is_closed = False
+        self.is_finishing = False
+        self.is_shared = is_shared
+        self.key = key
+        self.stream_id = stream_id
+        self.written_at = 0.0
+        self._link = link
+        self._outbox: deque[bytes] = deque()
+        self._offset = 0
+        self._queued = 0
+
+    @property
+    def queued(self) -> int:
+        """Bytes in the outbox."""
+        return self._queued
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that have not been in a packet yet."""
+        return self._queued + self._link.engine_unsent(self.stream_id)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes."""
+        if self.is_closed or not data:
+            return
+        self._outbox.append(data)
+        self._queued += len(data)
+        self._link.written(self, len(data))
+
+    def finish(self) -> None:
+        """End this lane after what was written."""
+        if not (self.is_shared or self.is_closed):
+            self.is_closed = self.is_finishing = True
+            self._link.finish(self)
+
+    def reset(self, reason: int) -> None:
+        """End this lane now."""
+        if not (self.is_shared or self.is_closed):
+            self._link.reset(self, reason)
+
+    def take(self, limit: int) -> bytes:
+        """Remove up to `limit` bytes from the front of the outbox."""
+        outbox = self._outbox
+        if self._queued <= limit and not self._offset:
+            data = outbox[0] if len(outbox) == 1 else b"".join(outbox)
+            outbox.clear()
+        else:
+            data = self._take_part(limit)
+        self._queued -= len(data)
+        return data
+
+    def _take_part(self, limit: int) -> bytes:
+        parts: list[bytes | memoryview] = []
+        outbox = self._outbox
+        while outbox and limit:
+            head = memoryview(outbox[0])[self._offset : self._offset + limit]
+            parts.append(head)
+            limit -= len(head)
+            self._offset += len(head)
+            if self._offset == len(outbox[0]):
+                outbox.popleft()
+                self._offset = 0
+        return b"".join(parts)
+
+    def discard(self) -> int:
+        """Close and drop what is queued; returns how much that was."""
+        dropped = self._queued
+        self.is_closed = True
+        self.congested = False
+        self._outbox.clear()
+        self._offset = self._queued = 0
+        return dropped
+
+
+class _Incoming:
+    """A paused incoming lane: what has arrived since, and whether it is all."""
+
+    __slots__ = ("data", "is_finished")
+
+    def __init__(self) -> None:
+        self.data: deque[bytes] = deque()
+        self.is_finished = False
+
+
+class QUICLink:
+    """A connection to one peer, as the broker and the client see it."""
+
+    transport = "quic"
+    has_lanes = True
+
+    def __init__(
+        self, connection: Connection, options: QUICOptions, alpn: str, *, is_client: bool, is_resumed: bool
+    ) -> None:
+        self.alpn = alpn
+        self.is_resumed = is_resumed
+        """True if the handshake was shortened by a session ticket."""
+        self.peer = _format(connection.address)
+        self._control = QUICLane(self, CONTROL, CONTROL, is_shared=True)
+        self.control: Lane = self._control
+        self._connection = connection
+        self._engine = connection.engine
+        self._options = options
+        self._handler: LinkHandler | None = None
+        self._on_gone: Callable[[], None] | None = None
+        self._lanes: dict[int, QUICLane] = {}
+        self._streams: dict[int, QUICLane] = {CONTROL: self._control}
+        """Lanes by stream, finishing ones included."""
+        self._ready: dict[QUICLane, None] = {}
+        """Lanes with something to hand over and room in the engine for it."""
+        self._handed: set[int] = set()
+        """Streams whose data the engine has not sent yet."""
+        self._congested: dict[QUICLane, None] = {}
+        self._queued = 0
+        self._paused: dict[int, _Incoming] = {}
+        self._resumed: list[int] = []
+        self._goodbye: tuple[int | None, str] | None = None
+        self._goodbye_timer: asyncio.TimerHandle | None = None
+        self._goodbye_deadline = 0.0
+        self._is_gone = False
+        self._is_control_open = is_client
+        """Stream 0 is the client's to open: a server's words wait for it."""
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def start(self, handler: LinkHandler, on_gone: Callable[[], None] | None = None) -> None:
+        """Give the link its handler; nothing is reported before. `on_gone` is called when the link is."""
+        self._handler = handler
+        self._on_gone = on_gone
+
+    # Lanes
+
+    @property
+    def unsent(self) -> int:
+        """Bytes on all lanes that have not been in a packet yet."""
+        return self._queued + sum(map(self._engine.unsent, self._handed))
+
+    def engine_unsent(self, stream_id: int) -> int:
+        """What the engine holds of a stream and has not sent."""
+        return self._engine.unsent(stream_id) if stream_id in self._handed else 0
+
+    def lane(self, key: int, priority: int = 128) -> QUICLane:
+        """The lane of a topic."""
+        lane = self._lanes.get(key)
+        if lane is not None and not lane.is_closed:
+            return lane
+        if self._is_gone or self._goodbye is not None:
+            lane = QUICLane(self, CONTROL, key, is_shared=True)
+            lane.is_closed = True
+            return lane
+        left = self._engine.streams_left()
+        overflow = self._lanes.get(OVERFLOW)
+        if left > (0 if overflow is not None else 1):
+            lane = self._open(key, priority, is_shared=False)
+        elif overflow is not None:
+            lane = overflow
+        elif left:
+            lane = self._lanes[OVERFLOW] = self._open(OVERFLOW, priority, is_shared=True)
+        else:
+            lane = self._control
+        self._lanes[key] = lane
+        return lane
+
+    def _open(self, key: int, priority: int, *, is_shared: bool) -> QUICLane:
+        lane = QUICLane(self, self._engine.open_stream(priority), key, is_shared=is_shared)
+        lane.written_at = time.monotonic()
+        self._streams[lane.stream_id] = lane
+        if self._idle_timer is None:
+            self._watch_idle_lanes()
+        return lane
+
+    def _forget(self, lane: QUICLane) -> None:
+        """The lane's stream is over: its key opens another."""
+        self._queued -= lane.discard()
+        self._streams.pop(lane.stream_id, None)
+        self._handed.discard(lane.stream_id)
+        self._ready.pop(lane, None)
+        self._congested.pop(lane, None)
+        if lane.key == OVERFLOW:
+            self._lanes = {key: kept for key, kept in self._lanes.items() if kept is not lane}
+        elif self._lanes.get(lane.key) is lane:
+            del self._lanes[lane.key]
+
+    def written(self, lane: QUICLane, size: int) -> None:
+        """A lane was written to: flush at the end of the turn."""
+        self._queued += size
+        options = self._options
+        if not lane.congested and (
+            lane.unsent > options.high_water_bytes or self._queued > options.link_high_water_bytes
+        ):
+            lane.congested = True
+            self._congested[lane] = None
+        if lane.stream_id not in self._handed:
+            self._ready[lane] = None
+            self._connection.schedule_flush()
+
+    def finish(self, lane: QUICLane) -> None:
+        """End a lane after what was written to it."""
+        if self._lanes.get(lane.key) is lane:
+            del self._lanes[lane.key]
+        if lane.stream_id not in self._handed:
+            self._ready[lane] = None
+            self._connection.schedule_flush()
+
+    def reset(self, lane: QUICLane, reason: int) -> None:
+        """End a lane now."""
+        self._engine.reset(lane.stream_id, reason)
+        self._forget(lane)
+        self._connection.schedule_flush()
+
+    def _watch_idle_lanes(self) -> None:
+        loop = self._connection.loop
+        self._idle_timer = loop.call_later(self._options.idle_lane_s / 2, self._finish_idle_lanes)
+
+    def _finish_idle_lanes(self) -> None:
+        """Finish lanes nobody has written to for a while.
+
+        Only once all is acknowledged: then what is written to the next stream of the key cannot overtake it on the
+        network. (A reader that has paused the old stream all this while may still see the new one first.)
+        """
+        idle_since = time.monotonic() - self._options.idle_lane_s
+        for lane in list(self._lanes.values()):
+            if lane.is_shared or lane.is_closed or lane.written_at > idle_since:
+                continue
+            if not lane.queued and self._engine.is_acknowledged(lane.stream_id):
+                lane.finish()
+        self._idle_timer = None
+        if len(self._streams) > 1:
+            self._watch_idle_lanes()
+
+    # Reading
+
+    def pause_reading(self, lane_id: int) -> None:
+        """Hand over no more data of this lane; its window stays closed."""
+        self._paused.setdefault(lane_id, _Incoming())
+        if lane_id in self._resumed:
+            self._resumed.remove(lane_id)
+
+    def resume_reading(self, lane_id: int) -> None:
+        """Go on, beginning with what was held, at the end of the turn."""
+        if lane_id in self._paused and lane_id not in self._resumed:
+            self._resumed.append(lane_id)
+            self._connection.schedule_flush()
+
+    def _hand_over_held(self) -> None:
+        while self._resumed and not self._is_silent:
+            lane_id = self._resumed.pop(0)
+            held = self._paused.pop(lane_id)
+            while held.data and lane_id not in self._paused:
+                self._hand_over(lane_id, held.data.popleft())
+            if lane_id in self._paused:
+                self._paused[lane_id] = held
+            elif held.is_finished:
+                self._handle_finished(lane_id)
+
+    def _hand_over(self, lane_id: int, data: bytes) -> None:
+        self._require_handler().data_received(lane_id, data)
+        self._engine.consume(lane_id, len(data))
+
+    def _handle_finished(self, lane_id: int) -> None:
+        self._require_handler().lane_finished(lane_id)
+        if lane_id == CONTROL:
+            self.close(0, "the peer finished the control stream")
+
+    def _require_handler(self) -> LinkHandler:
+        assert self._handler is not None, "a link has its handler before it hears of anything"
+        return self._handler
+
+    @property
+    def _is_silent(self) -> bool:
+        """True if the handler wants to hear nothing but `closed`."""
+        return self._is_gone or self._goodbye is not None
+
+    # What the connection reports
+
+    def stream_data(self, stream_id: int, data: bytes, *, is_finished: bool) -> None:
+        """Bytes of an incoming lane."""
+        if stream_id == CONTROL and not self._is_control_open:
+            self._is_control_open = True
+            self._connection.schedule_flush()
+        if self._is_silent:
+            self._engine.consume(stream_id, len(data))
+            return
+        held = self._paused.get(stream_id)
+        if held is not None:
+            held.is_finished |= is_finished
+            if data:
+                held.data.append(data)
+            return
+        if data:
+            self._require_handler().data_received(stream_id, data)
+            if stream_id in self._paused:
+                # Pausing in the call applies to what follows; these bytes were taken.
+                self._paused[stream_id].is_finished = is_finished
+                self._engine.consume(stream_id, len(data))
+                return
+            self._engine.consume(stream_id, len(data))
+        if is_finished and not self._is_silent:
+            self._handle_finished(stream_id)
+
+    def stream_reset(self, stream_id: int, code: int) -> None:
+        """The peer abandoned an incoming lane."""
+        self._paused.pop(stream_id, None)
+        if stream_id in self._resumed:
+            self._resumed.remove(stream_id)
+        if not self._is_silent:
+            self._require_handler().lane_reset(stream_id, code)
+
+    def stream_stopped(self, stream_id: int, code: int) -> None:
+        """The peer does not want an outgoing lane."""
+        lane = self._streams.get(stream_id)
+        if lane is None:
+            return
+        if lane is self._control:
+            self.abort()
+            return
+        self._forget(lane)
+        if not self._is_silent:
+            self._require_handler().lane_writable(lane)
+
+    def fill(self, drained: list[int]) -> None:
+        """Hand over what waits, and more of the lanes that have drained."""
+        if self._resumed:
+            self._hand_over_held()
+        if self._goodbye is not None and self._goodbye[0] is None:
+            return
+        for stream_id in drained:
+            self._handed.discard(stream_id)
+            lane = self._streams.get(stream_id)
+            if lane is not None and (lane.queued or lane.is_finishing):
+                self._ready[lane] = None
+        ready, self._ready = self._ready, {}
+        if self._control in ready and not self._is_control_open:
+            self._ready[self._control] = ready.pop(self._control)
+        now = time.monotonic() if ready else 0.0
+        for lane in ready:
+            lane.written_at = now
+            self._hand_to_engine(lane)
+
+    def _hand_to_engine(self, lane: QUICLane) -> None:
+        data = lane.take(HANDOVER_BYTES) if lane.queued else b""
+        self._queued -= len(data)
+        fin = lane.is_finishing and not lane.queued
+        self._engine.send(lane.stream_id, data, fin=fin)
+        if data:
+            self._handed.add(lane.stream_id)
+        if fin:
+            self._streams.pop(lane.stream_id, None)
+            if not data:
+                self._handed.discard(lane.stream_id)
+
+    def flushed(self) -> None:
+        """Say which lanes are writable again; end the link if it is closing and all is said."""
+        if self._goodbye is not None:
+            self._say_goodbye()
+        elif self._congested and self._queued <= self._options.link_low_water_bytes:
+            low = self._options.low_water_bytes
+            writable = [lane for lane in self._congested if lane.unsent <= low]
+            for lane in writable:
+                lane.congested = False
+                del self._congested[lane]
+            for lane in writable:
+                self._require_handler().lane_writable(lane)
+
+    # The end
+
+    def close(self, reason: int, message: str = "") -> None:
+        """Send what was written to the control lane, then end the link with the reason."""
+        self._leave(reason, message or describe(reason), self._options.close_timeout_s)
+
+    def abort(self) -> None:
+        """End the link at the end of this turn; the peer learns that it is gone, but no reason."""
+        self._leave(None, "aborted", 0.0)
+
+    def _leave(self, reason: int | None, message: str, timeout_s: float) -> None:
+        if self._is_gone or (self._goodbye is not None and (timeout_s or self._goodbye[0] is None)):
+            return
+        self._goodbye = (reason, message)
+        self._goodbye_deadline = time.monotonic() + timeout_s
+        for lane in self._streams.values():
+            lane.is_closed = True
+        self._control.is_closed = True
+        if self._goodbye_timer is not None:
+            self._goodbye_timer.cancel()
+        self._goodbye_timer = self._connection.loop.call_later(timeout_s, self._connection.schedule_flush)
+        self._connection.schedule_flush()
+
+    def _say_goodbye(self) -> None:
+        assert self._goodbye is not None
+        reason, message = self._goodbye
+        is_all_said = not self._control.unsent and not self._engine.stats().bytes_in_flight
+        if is_all_said or time.monotonic() >= self._goodbye_deadline:
+            self._connection.end(reason, message)
+
+    def closed(self, code: int | None, message: str) -> None:
+        """The connection is gone."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        for timer in (self._idle_timer, self._goodbye_timer):
+            if timer is not None:
+                timer.cancel()
+        for lane in list(self._streams.values()):
+            lane.discard()
+        self._queued = 0
+        self._handed.clear()
+        for table in (self._streams, self._lanes, self._ready, self._congested, self._paused):
+            table.clear()
+        if self._on_gone is not None:
+            self._on_gone()
+        self._require_handler().closed(code, message)
+
+    def stats(self) -> EngineStats:
+        """What the connection has done, for metrics and traces."""
+        return self._engine.stats()
+
+
+def _format(address: tuple[object, ...]) -> str:
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
