@@ -19,10 +19,11 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# The declarations are imported without their package, whose `__init__` imports what is to be written.
-_package = ModuleType("moq.wire")
-_package.__path__ = [str(ROOT / "moq/wire")]
-sys.modules["moq.wire"] = _package
+# The declarations are imported without their packages, whose `__init__` would import what is to be written.
+for _name in ("moq", "moq.wire"):
+    _package = ModuleType(_name)
+    _package.__path__ = [str(ROOT / _name.replace(".", "/"))]
+    sys.modules[_name] = _package
 
 from moq.wire import fields, mmqp  # noqa: E402
 from moq.wire.fields import (  # noqa: E402

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from moq.errors import PacketTooLarge, ProtocolError, Truncated, UnknownPacketType
 from moq.wire._mmqp import DECODERS, SHORTEST, STREAMED, cut_shortest
-from moq.wire.header import MAX_FIELDS_BYTES, RLF, not_shortest, read_header
+from moq.wire.header import MAX_FIELDS_BYTES, RLF, read_header
 from moq.wire.mmqp import Packet, PubReq
 
 CHUNK_BYTES = 256 * 1024
@@ -148,7 +148,8 @@ class FrameReader(Frames):
         while pos < last:
             control = buf[pos]
             rlf = control & RLF
-            if rlf > unchecked or (rlf and pos + 2 > last):
+            # A first length byte of zero is not the shortest: the check says so.
+            if rlf > unchecked or (rlf and (pos + 2 > last or not buf[pos + 1])):
                 header = self._checked_header(buf, pos)
                 if header is None:
                     break
@@ -162,8 +163,6 @@ class FrameReader(Frames):
             elif rlf:
                 start = pos + 3
                 end = start + (buf[pos + 1] << 8 | buf[pos + 2])
-                if end < start + 0x100:
-                    raise not_shortest(end - start, 2)
             else:
                 start = pos + 2
                 end = start + buf[pos + 1]

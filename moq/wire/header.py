@@ -42,13 +42,8 @@ def read_header(buf: bytes, pos: int) -> tuple[int, int] | None:
         return None
     remaining = int.from_bytes(buf[pos + 1 : start], "big")
     if size > 1 and remaining < 1 << 8 * (size - 1):
-        raise not_shortest(remaining, size)
+        raise NotShortest(f"a remaining length of {remaining} takes {size} bytes; the fewest it fits are expected")
     return start, start + remaining
-
-
-def not_shortest(remaining: int, size: int) -> NotShortest:
-    """A length takes more bytes than it needs."""
-    return NotShortest(f"a remaining length of {remaining} takes {size} bytes; the fewest it fits are expected")
 
 
 _PREAMBLE = bytes((len(PROTOCOL_NAME),)) + PROTOCOL_NAME.encode()

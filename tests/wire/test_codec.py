@@ -95,6 +95,7 @@ MALFORMED: dict[str, tuple[str, type[ProtocolError], str]] = {
     "an unknown type whose body has not arrived": ("e0 05", UnknownPacketType, "type 14 and flags 00"),
     "flags no CONREQ has": ("11 07 04 4d4d5150 ff 00", UnknownPacketType, "type 1 and flags 01"),
     "PUBREQ of kind 3": ("73 05 00 0001 0001", UnknownPacketType, "type 7 and flags 11"),
+    "an unknown type with a long length": ("07 0001 00", UnknownPacketType, "type 0 and flags 11"),
     "two bytes of length for 255": ("74 00ff", NotShortest, "length of 255 takes 2 bytes"),
     "three bytes of length for 65535": ("78 00ffff", NotShortest, "length of 65535 takes 3 bytes"),
     "four bytes of length for 1": ("7c 00000001", NotShortest, "length of 1 takes 4 bytes"),
