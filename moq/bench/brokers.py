@@ -1,0 +1,199 @@
+"""The brokers under test: each started as a process of its own on free ports, watched through /proc, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import transports
+from certs import authority
+from moq.bench.dialects import MMQP, MQTT
+from moq.errors import ConfigError, ConnectFailed
+from transports import Target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from moq.bench.dialects import Dialect
+    from moq.broker.link import Link, LinkHandler
+
+START_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 10.0
+
+MOSQUITTO: Final = "mosquitto"
+MOSQUITTO_CONFIG: Final = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+log_dest none
+set_tcp_nodelay true
+max_queued_messages 0
+max_inflight_messages 1000
+"""
+"""Nothing written to disk or to a log, and no queue so short that it drops what the window allows."""
+
+LOG: Final = "broker.log"
+
+BROKER_CPU: Final = 0
+GENERATOR_CPU: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A broker that accepts connections."""
+
+    pid: int
+    dialect: Dialect
+    target: Target
+    ca: Path | None
+    client_engine: str
+
+    async def connect(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
+        """Open a connection of the load generator."""
+        return await transports.connect(
+            self.target, make_handler, ca=self.ca, server_name="localhost", quic_engine=self.client_engine
+        )
+
+    def usage(self) -> Usage:
+        """Processor time and memory of the broker."""
+        return usage(self.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A broker and the way to reach it."""
+
+    name: str
+    transport: str
+    engine: str = "aioquic"
+
+    @contextlib.asynccontextmanager
+    async def run(self, client_engine: str) -> AsyncIterator[Running]:
+        """Start it, stop it at the end."""
+        with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
+            start = _mosquitto if self.name == MOSQUITTO else _moq
+            async with start(self, Path(directory), client_engine) as running:
+                yield running
+
+
+def default_client_engine() -> str:
+    """The faster engine if it is there: the generator should not be what limits a QUIC broker."""
+    return "qh3" if importlib.util.find_spec("qh3") else "aioquic"
+
+
+def usage(pid: int) -> Usage:
+    """Processor time and memory of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Usage(cpu_s, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+
+
+def pin_generator() -> None:
+    """Keep this process off the broker's processor, where there are two: otherwise the scheduler decides the result."""
+    if len(os.sched_getaffinity(0)) > GENERATOR_CPU:
+        os.sched_setaffinity(0, {GENERATOR_CPU})
+
+
+def pin_broker() -> None:
+    """Give the broker a processor of its own."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, {BROKER_CPU})
+
+
+@contextlib.asynccontextmanager
+async def _moq(contender: Contender, directory: Path, client_engine: str) -> AsyncIterator[Running]:
+    command = [sys.executable, "-m", "moq.cli", "broker", "--data-dir", str(directory), "--host", "127.0.0.1"]
+    for port in ("tcp", "tls", "quic", "http"):
+        command += [f"--{port}-port", "0"]
+    async with started([*command, "--quic-engine", contender.engine], directory) as process:
+        ready = await ready_line(process, directory)
+        target = Target(contender.transport, "127.0.0.1", ready[contender.transport])
+        yield Running(process.pid, MMQP(), target, authority.paths(directory).ca, client_engine)
+
+
+@contextlib.asynccontextmanager
+async def _mosquitto(contender: Contender, directory: Path, client_engine: str) -> AsyncIterator[Running]:
+    program = find_mosquitto()
+    if program is None:
+        raise ConfigError("mosquitto is not installed (Debian: apt install mosquitto), or leave it out: --rival none")
+    port = _free_port()
+    config = directory / "mosquitto.conf"
+    config.write_text(MOSQUITTO_CONFIG.format(port=port))
+    async with started([program, "-c", str(config)], directory) as process:
+        await _accepting(port)
+        yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, client_engine)
+
+
+def find_mosquitto() -> str | None:
+    """Debian puts it where an ordinary user's path does not lead."""
+    return shutil.which(MOSQUITTO) or shutil.which(MOSQUITTO, path="/usr/sbin:/usr/local/sbin")
+
+
+@contextlib.asynccontextmanager
+async def started(command: list[str], directory: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a program on the broker's processor, its log in the directory; terminate it at the end."""
+    with (directory / LOG).open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, preexec_fn=pin_broker
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def ready_line(process: asyncio.subprocess.Process, directory: Path) -> dict[str, int]:
+    """The ports in the line a broker of ours prints when it accepts connections."""
+    assert process.stdout is not None
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while line := await process.stdout.readline():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if event.get("event") == "ready":
+                    return dict(event)
+        code = await process.wait()
+    said = (directory / LOG).read_text(errors="replace").strip().rpartition("\n")[2]
+    raise ConnectFailed(f"the broker ended before it was ready, with exit code {code}: {said}")
+
+
+async def _accepting(port: int) -> None:
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

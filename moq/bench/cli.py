@@ -1,0 +1,193 @@
+"""`moq bench`: message rate, latency and cost of the broker over each transport, beside Mosquitto, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from moq.bench import brokers, report
+from moq.bench.brokers import MOSQUITTO, Contender
+from moq.bench.load import Shape
+from moq.bench.measure import measure, median
+from moq.cli import connection
+from moq.cli.exits import Exit
+from moq.config import QUIC_ENGINES
+from transports import DEFAULT_PORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from moq.bench.brokers import Running
+    from moq.bench.measure import Result
+    from moq.cli.connection import Commands
+
+PRESETS: Final = {"1-1": (1, 1), "10-1": (10, 1), "1-10": (1, 10), "1-100": (1, 100)}
+"""Publishers and subscribers by name."""
+
+
+class Measurable(Protocol):
+    """A broker, or something in its place."""
+
+    @property
+    def name(self) -> str:
+        """As the tables call it."""
+
+    def run(self, client_engine: str) -> AbstractAsyncContextManager[Running]:
+        """Start it, stop it at the end."""
+
+
+EXAMPLES = """
+  moq bench                                         every shape over TCP and QUIC, and Mosquitto
+  moq bench --shape 1-10 --qos 1 --transport tcp
+  moq bench --publishers 4 --subscribers 25 --size 1000
+  moq bench --shape 1-1 --rate 5000                 latency at a given rate, counted from when a message was due
+  moq bench --repeat 5 --markdown                   the tables of docs/benchmarks.md
+  moq bench relay --streams 1,10,100,1000           how near QUIC comes to a relay without a broker
+
+Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
+broker sustains without losing any, and the latencies are those of a full window. Every message is checked; the exit
+code is 1 if one was lost, repeated or out of order.
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Describe the command's options."""
+    parser = connection.add_command(commands, "bench", "measure the broker over each transport", EXAMPLES)
+    parser.set_defaults(run=run)
+    shape = parser.add_argument_group("load")
+    shape.add_argument(
+        "--shape", type=_preset_names, metavar="P-S,…", help=f"publishers-subscribers: {', '.join(PRESETS)}"
+    )
+    shape.add_argument("--publishers", type=int, metavar="N", help="instead of --shape")
+    shape.add_argument("--subscribers", type=int, metavar="N", help="instead of --shape")
+    shape.add_argument("--topics", type=int, default=1, metavar="N", help="of each publisher (default: 1)")
+    shape.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a payload (default: 100)")
+    shape.add_argument("--qos", type=int, default=0, choices=(0, 1, 2), help="of publishers and subscribers")
+    shape.add_argument("--rate", type=float, metavar="N", help="messages per second; without it as many as possible")
+    add_run_options(parser)
+    who = parser.add_argument_group("contenders")
+    who.add_argument(
+        "--transport",
+        type=_transport_names,
+        default=["tcp", "quic"],
+        metavar="NAME,…",
+        help="tcp, tls, quic (default: tcp,quic)",
+    )
+    who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
+    from moq.bench import relay
+
+    relay.add_parser(parser.add_subparsers(metavar="relay", help="measure QUIC against a relay without a broker"))
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What every benchmark has."""
+    run = parser.add_argument_group("run")
+    run.add_argument("--duration", type=float, default=3.0, metavar="S", help="counted seconds of a run (default: 3)")
+    run.add_argument("--warm-up", type=float, default=1.0, metavar="S", help="seconds before that (default: 1)")
+    run.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each; medians are shown (default: 3)")
+    run.add_argument("--window", type=int, metavar="N", help="messages on their way (default: by size and QoS)")
+    run.add_argument("--block", type=int, metavar="N", help="messages in one write (default: an eighth of the window)")
+    run.add_argument("--quic-engine", choices=QUIC_ENGINES, default="aioquic", help="of the broker (default: aioquic)")
+    run.add_argument("--client-engine", choices=QUIC_ENGINES, help="of the generator (default: qh3 if installed)")
+    output = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object with every run")
+    output.add_argument("--markdown", action="store_true", help="tables as Markdown, with machine and date")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure all contenders in all shapes."""
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    shapes = _shapes(args)
+    contenders = [Contender(f"moq {transport}", transport, args.quic_engine) for transport in args.transport]
+    if args.rival != "none":
+        contenders.append(Contender(MOSQUITTO, "tcp"))
+    results = await measure_all(contenders, shapes, args)
+    show(results, args, against=args.rival)
+    return exit_code(results)
+
+
+async def measure_all(
+    contenders: Sequence[Measurable], shapes: list[Shape], args: argparse.Namespace
+) -> dict[Shape, dict[str, list[Result]]]:
+    """Every contender in every shape, taking turns, so that a busy minute of the machine hits all of them."""
+    brokers.pin_generator()
+    engine = args.client_engine or brokers.default_client_engine()
+    results: dict[Shape, dict[str, list[Result]]] = {
+        shape: {contender.name: [] for contender in contenders} for shape in shapes
+    }
+    for turn in range(args.repeat):
+        for shape in shapes:
+            for contender in contenders:
+                print(f"{turn + 1}/{args.repeat}  {shape}  {contender.name} …", end=" ", file=sys.stderr, flush=True)
+                async with contender.run(engine) as running:
+                    result = await measure(running, shape, args.warm_up, args.duration)
+                results[shape][contender.name].append(result)
+                print(f"{result.deliveries_per_s:,.0f}/s", file=sys.stderr, flush=True)
+    return results
+
+
+def show(results: dict[Shape, dict[str, list[Result]]], args: argparse.Namespace, against: str) -> None:
+    """Print medians as tables, or everything as JSON."""
+    if args.json:
+        measured = [
+            {
+                "shape": asdict(shape),
+                "contender": name,
+                "median": median(runs).to_dict(),
+                "runs": [result.to_dict() for result in runs],
+            }
+            for shape, contenders in results.items()
+            for name, runs in contenders.items()
+        ]
+        print(json.dumps({"machine": report.machine(), "results": measured}, ensure_ascii=False))
+        return
+    print(f"{report.machine_line()}; medians of {args.repeat} runs of {args.duration:g} s")
+    for shape, contenders in results.items():
+        medians = {name: median(runs) for name, runs in contenders.items()}
+        heading = f"### {shape}" if args.markdown else str(shape)
+        print(f"\n{heading}\n" + ("\n" if args.markdown else ""), end="")
+        headings = [f"to {against}" if text == "ratio" else text for text in report.HEADINGS]
+        print(report.table(headings, report.rows(medians, against), markdown=args.markdown))
+
+
+def exit_code(results: dict[Shape, dict[str, list[Result]]]) -> int:
+    """Failure if any message did not arrive once and in order."""
+    is_clean = all(result.is_clean for by_name in results.values() for runs in by_name.values() for result in runs)
+    return Exit.OK if is_clean else Exit.FAILURE
+
+
+def _shapes(args: argparse.Namespace) -> list[Shape]:
+    base = Shape(
+        topics=args.topics,
+        payload_bytes=args.size,
+        qos=args.qos,
+        rate=args.rate,
+        window=args.window,
+        block=args.block,
+    )
+    if args.publishers is not None or args.subscribers is not None:
+        return [replace(base, publishers=args.publishers or 1, subscribers=args.subscribers or 1)]
+    names = args.shape or PRESETS
+    return [replace(base, publishers=PRESETS[name][0], subscribers=PRESETS[name][1]) for name in names]
+
+
+def _preset_names(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - PRESETS.keys():
+        raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is no shape; known are {', '.join(PRESETS)}")
+    return names
+
+
+def _transport_names(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - DEFAULT_PORTS.keys():
+        raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is no transport; known are {', '.join(DEFAULT_PORTS)}")
+    return names
