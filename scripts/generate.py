@@ -38,7 +38,6 @@ from moq.wire.fields import (  # noqa: E402
     Repeated,
     Rest,
     Sized,
-    When,
     layout,
 )
 
@@ -421,37 +420,53 @@ class Encoder:
         if fields.has_flag_byte(self.struct):
             yield f"flags = {self.flag_byte()}"
         yield from self.plain()
-        pieces: list[str] = []
-        rest = ""
-        if preamble := getattr(self.struct, "PREAMBLE", None):
-            pieces.append(repr(bytes([len(preamble)]) + preamble.encode()))
-        for step in steps(self.struct):
-            if isinstance(step, Run):
-                values = ", ".join("flags" if f is FLAGS else f"{self.it}.{f.name}" for f in step.fields)
-                pieces.append(f"{struct_name(step.code)}.pack({values})")
-            elif isinstance(step.kind, Rest):
-                rest = f"{self.it}.{step.name}"
-            else:
-                yield from self.assign(step)
-                pieces.append(step.name)
-        yield from self.result(pieces, rest)
+        later = steps(self.struct)
+        head = later.pop(0) if later and isinstance(later[0], Run) else None
+        rest = [step for step in later if isinstance(step, Field) and isinstance(step.kind, Rest)]
+        tail = [step for step in later if step not in rest]
+        yield from self.tail(tail)
+        preamble: str = getattr(self.struct, "PREAMBLE", "")
+        pieces = [repr(bytes([len(preamble)]) + preamble.encode())] if preamble else []
+        pieces += [self.pack(head)] if isinstance(head, Run) else []
+        pieces += ["tail"] if tail else []
+        yield from self.result(" + ".join(pieces), f"{self.it}.{rest[0].name}" if rest else "")
 
-    def result(self, pieces: list[str], rest: str) -> Iterator[str]:
+    def pack(self, run: Run) -> str:
+        """Neighbouring fixed-size fields as an expression."""
+        values = ", ".join("flags" if field is FLAGS else f"{self.it}.{field.name}" for field in run.fields)
+        return f"{struct_name(run.code)}.pack({values})"
+
+    def tail(self, steps_: list[Run | Field]) -> Iterator[str]:
+        """What follows the first run, field by field; those that are absent cost a look."""
+        assign = "tail ="
+        for step in steps_:
+            value = self.pack(step) if isinstance(step, Run) else self.value(step, f"{self.it}.{step.name}")
+            if isinstance(step, Run) or step.presence is None:
+                yield f"{assign} {value}"
+                assign = "tail +="
+                continue
+            if assign == "tail =":
+                yield 'tail = b""'
+                assign = "tail +="
+            yield f"if {self.it}.{step.name} is not None:"
+            if isinstance(step.presence, Present):
+                yield f"    flags |= 0x{step.presence.mask:02x}"
+            yield f"    tail += {value}"
+
+    def result(self, joined: str, rest: str) -> Iterator[str]:
         """Put the pieces together; the payload is copied once."""
-        joined = pieces[0] if len(pieces) == 1 else f'b"".join(({", ".join(pieces)}))' if pieces else 'b""'
         if not self.is_packet:
             yield f"return {joined}"
-            return
-        if not pieces:
+        elif not joined:
             yield f"return fixed_header({self.control()}, 0)"
-            return
-        yield f"fields = {joined}"
-        if not rest:
+        elif not rest:
+            yield f"fields = {joined}"
             yield f"return fixed_header({self.control()}, len(fields)) + fields"
-            return
-        comma = ", " if getattr(self.struct, "STREAMED", False) else " + "
-        sizes = f"len(fields){comma}len({rest})"
-        yield f'return b"".join((fixed_header({self.control()}, {sizes}), fields, {rest}))'
+        else:
+            comma = ", " if getattr(self.struct, "STREAMED", False) else " + "
+            yield f"fields = {joined}"
+            header = f"fixed_header({self.control()}, len(fields){comma}len({rest}))"
+            yield f'return b"".join(({header}, fields, {rest}))'
 
     def shortest(self) -> Iterator[str]:
         """Return at once when no option is set and nothing needs a check."""
@@ -473,10 +488,9 @@ class Encoder:
             return
         run = steps(self.struct)[0]
         assert isinstance(run, Run)
-        present = sum(f.presence.mask for f in layout(self.struct) if isinstance(f.presence, Present))
-        others = [f"{self.it}.{f.name} is None" for f in layout(self.struct) if isinstance(f.presence, When)]
+        absent = [f"{self.it}.{f.name} is None" for f in layout(self.struct) if f.presence is not None]
         values = ", ".join("flags" if f is FLAGS else f"{self.it}.{f.name}" for f in run.fields)
-        yield f"if not flags & 0x{present:02x} and {' and '.join(others)}:"
+        yield f"if {' and '.join(absent)}:"
         yield "    if size <= 0xFF:"
         yield f"        return {struct_name('BB' + run.code)}.pack({self.control()}, size, {values}) + payload"
         yield "    if size <= 0xFFFF:"
@@ -493,17 +507,15 @@ class Encoder:
             yield "    raise LocalProtocolError(rule)"
 
     def flag_byte(self) -> str:
-        """The flag byte as an expression."""
+        """The flag byte as an expression, the bits that say what is present left out."""
         terms = []
         if tag := getattr(self.struct, "TAG", 0):
             terms.append(f"0x{tag << TAG.low:02x}")
         for field in layout(self.struct):
             bits = fields.flag_bits(field)
-            if isinstance(bits, Present):
-                terms.append(f"({self.it}.{field.name} is not None) << {bits.bit}")
-            elif bits is not None:
+            if isinstance(bits, Bits):
                 terms.append(f"{self.it}.{field.name} << {bits.low}")
-        return " | ".join(terms)
+        return " | ".join(terms) or "0"
 
     def control_type(self) -> str:
         """The constant part of the control byte."""
@@ -517,12 +529,6 @@ class Encoder:
                 shift = f" << {field.kind.low}" if field.kind.low else ""
                 terms.append(f"{self.it}.{field.name}{shift}")
         return " | ".join(terms)
-
-    def assign(self, field: Field) -> Iterator[str]:
-        """One variable-size or optional field as bytes."""
-        value = f"{self.it}.{field.name}"
-        present = "" if field.presence is None else f'b"" if {value} is None else '
-        yield f"{field.name} = {present}{self.value(field, value)}"
 
     def value(self, field: Field, value: str) -> str:
         """A field's bytes as an expression."""

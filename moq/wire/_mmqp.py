@@ -90,17 +90,21 @@ def _decode_authentication(buf: bytes, pos: int, end: int) -> tuple[Authenticati
 
 def _encode_authentication(part: Authentication) -> bytes:
     """Write Authentication."""
-    flags = (
-        (part.user_name is not None) << 7
-        | (part.password is not None) << 6
-        | (part.method is not None) << 5
-        | (part.data is not None) << 4
-    )
-    user_name = b"" if part.user_name is None else put_string(part.user_name, "Authentication.user_name")
-    password = b"" if part.password is None else put_binary(part.password, "Authentication.password")
-    method = b"" if part.method is None else put_string(part.method, "Authentication.method")
-    data = b"" if part.data is None else put_binary(part.data, "Authentication.data")
-    return b"".join((_B.pack(flags), user_name, password, method, data))
+    flags = 0
+    tail = b""
+    if part.user_name is not None:
+        flags |= 0x80
+        tail += put_string(part.user_name, "Authentication.user_name")
+    if part.password is not None:
+        flags |= 0x40
+        tail += put_binary(part.password, "Authentication.password")
+    if part.method is not None:
+        flags |= 0x20
+        tail += put_string(part.method, "Authentication.method")
+    if part.data is not None:
+        flags |= 0x10
+        tail += put_binary(part.data, "Authentication.data")
+    return _B.pack(flags) + tail
 
 
 def _decode_settings(buf: bytes, pos: int, end: int) -> tuple[Settings, int]:
@@ -128,10 +132,15 @@ def _decode_settings(buf: bytes, pos: int, end: int) -> tuple[Settings, int]:
 
 def _encode_settings(part: Settings) -> bytes:
     """Write Settings."""
-    flags = part.persistent << 7 | (part.keep_alive_s is not None) << 6 | (part.expiry_s is not None) << 5
-    keep_alive_s = b"" if part.keep_alive_s is None else _H.pack(part.keep_alive_s)
-    expiry_s = b"" if part.expiry_s is None else _H.pack(part.expiry_s)
-    return b"".join((_B.pack(flags), keep_alive_s, expiry_s))
+    flags = part.persistent << 7
+    tail = b""
+    if part.keep_alive_s is not None:
+        flags |= 0x40
+        tail += _H.pack(part.keep_alive_s)
+    if part.expiry_s is not None:
+        flags |= 0x20
+        tail += _H.pack(part.expiry_s)
+    return _B.pack(flags) + tail
 
 
 def _decode_will(buf: bytes, pos: int, end: int) -> tuple[Will, int]:
@@ -166,12 +175,16 @@ def _encode_will(part: Will) -> bytes:
     """Write Will."""
     if not 0 <= part.qos <= 2:
         raise unfit("Will.qos", part.qos, 2)
-    flags = part.qos << 4 | part.retain << 3 | (part.expiry_s is not None) << 7 | (part.delay_s is not None) << 6
-    topic = put_string(part.topic, "Will.topic")
-    payload = put_binary(part.payload, "Will.payload")
-    expiry_s = b"" if part.expiry_s is None else _H.pack(part.expiry_s)
-    delay_s = b"" if part.delay_s is None else _H.pack(part.delay_s)
-    return b"".join((_B.pack(flags), topic, payload, expiry_s, delay_s))
+    flags = part.qos << 4 | part.retain << 3
+    tail = put_string(part.topic, "Will.topic")
+    tail += put_binary(part.payload, "Will.payload")
+    if part.expiry_s is not None:
+        flags |= 0x80
+        tail += _H.pack(part.expiry_s)
+    if part.delay_s is not None:
+        flags |= 0x40
+        tail += _H.pack(part.delay_s)
+    return _B.pack(flags) + tail
 
 
 def _decode_subscribe_extension(buf: bytes, pos: int, end: int) -> tuple[SubscribeExtension, int]:
@@ -205,16 +218,18 @@ def _decode_subscribe_extension(buf: bytes, pos: int, end: int) -> tuple[Subscri
 
 def _encode_subscribe_extension(part: SubscribeExtension) -> bytes:
     """Write SubscribeExtension."""
-    flags = (
-        (part.period is not None) << 7
-        | part.repeat_name << 6
-        | (part.priority is not None) << 5
-        | (part.deadline is not None) << 4
-    )
-    period = b"" if part.period is None else _H.pack(part.period)
-    priority = b"" if part.priority is None else _B.pack(part.priority)
-    deadline = b"" if part.deadline is None else _H.pack(part.deadline)
-    return b"".join((_B.pack(flags), period, priority, deadline))
+    flags = part.repeat_name << 6
+    tail = b""
+    if part.period is not None:
+        flags |= 0x80
+        tail += _H.pack(part.period)
+    if part.priority is not None:
+        flags |= 0x20
+        tail += _B.pack(part.priority)
+    if part.deadline is not None:
+        flags |= 0x10
+        tail += _H.pack(part.deadline)
+    return _B.pack(flags) + tail
 
 
 def _decode_subscribe(buf: bytes, pos: int, end: int) -> tuple[Subscribe, int]:
@@ -245,17 +260,18 @@ def _encode_subscribe(part: Subscribe) -> bytes:
         raise unfit("Subscribe.qos", part.qos, 3)
     if rule := part.broken_rule():
         raise LocalProtocolError(rule)
-    flags = (
-        part.qos << 4
-        | part.accepts_requests << 2
-        | (part.topic is not None) << 3
-        | (part.group is not None) << 1
-        | (part.extension is not None) << 0
-    )
-    topic = b"" if part.topic is None else put_string(part.topic, "Subscribe.topic")
-    group = b"" if part.group is None else put_string(part.group, "Subscribe.group")
-    extension = b"" if part.extension is None else _encode_subscribe_extension(part.extension)
-    return b"".join((_BH.pack(flags, part.alias), topic, group, extension))
+    flags = part.qos << 4 | part.accepts_requests << 2
+    tail = b""
+    if part.topic is not None:
+        flags |= 0x08
+        tail += put_string(part.topic, "Subscribe.topic")
+    if part.group is not None:
+        flags |= 0x02
+        tail += put_string(part.group, "Subscribe.group")
+    if part.extension is not None:
+        flags |= 0x01
+        tail += _encode_subscribe_extension(part.extension)
+    return _BH.pack(flags, part.alias) + tail
 
 
 def _decode_register(buf: bytes, pos: int, end: int) -> tuple[Register, int]:
@@ -285,16 +301,15 @@ def _encode_register(part: Register) -> bytes:
     """Write Register."""
     if not 0 <= part.mode <= 2:
         raise unfit("Register.mode", part.mode, 2)
-    flags = (
-        0x40
-        | part.mode << 4
-        | part.sends_requests << 2
-        | (part.topic is not None) << 3
-        | (part.expiry_s is not None) << 1
-    )
-    topic = b"" if part.topic is None else put_string(part.topic, "Register.topic")
-    expiry_s = b"" if part.expiry_s is None else _H.pack(part.expiry_s)
-    return b"".join((_BH.pack(flags, part.alias), topic, expiry_s))
+    flags = 0x40 | part.mode << 4 | part.sends_requests << 2
+    tail = b""
+    if part.topic is not None:
+        flags |= 0x08
+        tail += put_string(part.topic, "Register.topic")
+    if part.expiry_s is not None:
+        flags |= 0x02
+        tail += _H.pack(part.expiry_s)
+    return _BH.pack(flags, part.alias) + tail
 
 
 def _decode_unsubscribe(buf: bytes, pos: int, end: int) -> tuple[Unsubscribe, int]:
@@ -313,9 +328,12 @@ def _decode_unsubscribe(buf: bytes, pos: int, end: int) -> tuple[Unsubscribe, in
 
 def _encode_unsubscribe(part: Unsubscribe) -> bytes:
     """Write Unsubscribe."""
-    flags = 0x80 | part.registration << 2 | (part.topic is not None) << 3
-    topic = b"" if part.topic is None else put_string(part.topic, "Unsubscribe.topic")
-    return b"".join((_BH.pack(flags, part.alias), topic))
+    flags = 0x80 | part.registration << 2
+    tail = b""
+    if part.topic is not None:
+        flags |= 0x08
+        tail += put_string(part.topic, "Unsubscribe.topic")
+    return _BH.pack(flags, part.alias) + tail
 
 
 def _decode_query(buf: bytes, pos: int, end: int) -> tuple[Query, int]:
@@ -334,9 +352,12 @@ def _decode_query(buf: bytes, pos: int, end: int) -> tuple[Query, int]:
 
 def _encode_query(part: Query) -> bytes:
     """Write Query."""
-    flags = 0xC0 | (part.topic is not None) << 3
-    topic = b"" if part.topic is None else put_string(part.topic, "Query.topic")
-    return b"".join((_BH.pack(flags, part.alias), topic))
+    flags = 0xC0
+    tail = b""
+    if part.topic is not None:
+        flags |= 0x08
+        tail += put_string(part.topic, "Query.topic")
+    return _BH.pack(flags, part.alias) + tail
 
 
 def _decode_property(buf: bytes, pos: int, end: int) -> tuple[Property, int]:
@@ -348,9 +369,9 @@ def _decode_property(buf: bytes, pos: int, end: int) -> tuple[Property, int]:
 
 def _encode_property(part: Property) -> bytes:
     """Write Property."""
-    name = put_string(part.name, "Property.name")
-    value = put_long_string(part.value, "Property.value")
-    return b"".join((name, value))
+    tail = put_string(part.name, "Property.name")
+    tail += put_long_string(part.value, "Property.value")
+    return tail
 
 
 def _decode_publish_extension(buf: bytes, pos: int, end: int) -> tuple[PublishExtension, int]:
@@ -410,33 +431,31 @@ def _decode_publish_extension(buf: bytes, pos: int, end: int) -> tuple[PublishEx
 
 def _encode_publish_extension(part: PublishExtension) -> bytes:
     """Write PublishExtension."""
-    flags = (
-        (part.ttl_ms is not None) << 7
-        | (part.timestamp_ns is not None) << 6
-        | (part.subscribers is not None) << 5
-        | part.group_start << 4
-        | part.encrypted << 3
-        | (part.type_id is not None) << 2
-        | (part.deadline_ms is not None) << 1
-        | (part.properties is not None) << 0
-    )
-    ttl_ms = b"" if part.ttl_ms is None else _I.pack(part.ttl_ms)
-    timestamp_ns = b"" if part.timestamp_ns is None else _Q.pack(part.timestamp_ns)
-    subscribers = (
-        b""
-        if part.subscribers is None
-        else short_length(part.subscribers, "PublishExtension.subscribers")
-        + b"".join([put_string(item, "PublishExtension.subscribers") for item in part.subscribers])
-    )
-    type_id = b"" if part.type_id is None else _H.pack(part.type_id)
-    deadline_ms = b"" if part.deadline_ms is None else _I.pack(part.deadline_ms)
-    properties = (
-        b""
-        if part.properties is None
-        else short_length(part.properties, "PublishExtension.properties")
-        + b"".join([_encode_property(item) for item in part.properties])
-    )
-    return b"".join((_B.pack(flags), ttl_ms, timestamp_ns, subscribers, type_id, deadline_ms, properties))
+    flags = part.group_start << 4 | part.encrypted << 3
+    tail = b""
+    if part.ttl_ms is not None:
+        flags |= 0x80
+        tail += _I.pack(part.ttl_ms)
+    if part.timestamp_ns is not None:
+        flags |= 0x40
+        tail += _Q.pack(part.timestamp_ns)
+    if part.subscribers is not None:
+        flags |= 0x20
+        tail += short_length(part.subscribers, "PublishExtension.subscribers") + b"".join(
+            [put_string(item, "PublishExtension.subscribers") for item in part.subscribers]
+        )
+    if part.type_id is not None:
+        flags |= 0x04
+        tail += _H.pack(part.type_id)
+    if part.deadline_ms is not None:
+        flags |= 0x02
+        tail += _I.pack(part.deadline_ms)
+    if part.properties is not None:
+        flags |= 0x01
+        tail += short_length(part.properties, "PublishExtension.properties") + b"".join(
+            [_encode_property(item) for item in part.properties]
+        )
+    return _B.pack(flags) + tail
 
 
 _TOPIC_REQUEST_DECODERS: tuple[Callable[[bytes, int, int], tuple[TopicRequest, int]], ...] = (
@@ -503,37 +522,29 @@ def encode_conreq(packet: ConReq) -> bytes:
     """Write ConReq."""
     if rule := packet.broken_rule():
         raise LocalProtocolError(rule)
-    flags = (
-        (packet.authentication is not None) << 7
-        | (packet.settings is not None) << 6
-        | (packet.initial_will is not None) << 5
-        | (packet.last_will is not None) << 4
-        | (packet.topics is not None) << 3
-        | (packet.client_id is not None) << 2
-    )
-    authentication = b"" if packet.authentication is None else _encode_authentication(packet.authentication)
-    settings = b"" if packet.settings is None else _encode_settings(packet.settings)
-    initial_will = b"" if packet.initial_will is None else _encode_will(packet.initial_will)
-    last_will = b"" if packet.last_will is None else _encode_will(packet.last_will)
-    topics = (
-        b""
-        if packet.topics is None
-        else short_length(packet.topics, "ConReq.topics")
-        + b"".join([_TOPIC_REQUEST_ENCODERS[type(item)](item) for item in packet.topics])
-    )
-    client_id = b"" if packet.client_id is None else put_string(packet.client_id, "ConReq.client_id")
-    fields = b"".join(
-        (
-            b"\x04MMQP",
-            _BB.pack(packet.version, flags),
-            authentication,
-            settings,
-            initial_will,
-            last_will,
-            topics,
-            client_id,
+    flags = 0
+    tail = b""
+    if packet.authentication is not None:
+        flags |= 0x80
+        tail += _encode_authentication(packet.authentication)
+    if packet.settings is not None:
+        flags |= 0x40
+        tail += _encode_settings(packet.settings)
+    if packet.initial_will is not None:
+        flags |= 0x20
+        tail += _encode_will(packet.initial_will)
+    if packet.last_will is not None:
+        flags |= 0x10
+        tail += _encode_will(packet.last_will)
+    if packet.topics is not None:
+        flags |= 0x08
+        tail += short_length(packet.topics, "ConReq.topics") + b"".join(
+            [_TOPIC_REQUEST_ENCODERS[type(item)](item) for item in packet.topics]
         )
-    )
+    if packet.client_id is not None:
+        flags |= 0x04
+        tail += put_string(packet.client_id, "ConReq.client_id")
+    fields = b"\x04MMQP" + _BB.pack(packet.version, flags) + tail
     return fixed_header(0x10 | packet.resume << 1, len(fields)) + fields
 
 
@@ -555,9 +566,12 @@ def decode_conack(buf: bytes, pos: int, end: int, control: int) -> ConAck:
 
 def encode_conack(packet: ConAck) -> bytes:
     """Write ConAck."""
-    flags = packet.session_present << 7 | (packet.client_id is not None) << 6
-    client_id = b"" if packet.client_id is None else put_string(packet.client_id, "ConAck.client_id")
-    fields = b"".join((_BB.pack(flags, packet.reason), client_id))
+    flags = packet.session_present << 7
+    tail = b""
+    if packet.client_id is not None:
+        flags |= 0x40
+        tail += put_string(packet.client_id, "ConAck.client_id")
+    fields = _BB.pack(flags, packet.reason) + tail
     return fixed_header(0x20, len(fields)) + fields
 
 
@@ -610,8 +624,8 @@ def encode_topreq(packet: TopReq) -> bytes:
     """Write TopReq."""
     if rule := packet.broken_rule():
         raise LocalProtocolError(rule)
-    requests = b"".join([_TOPIC_REQUEST_ENCODERS[type(item)](item) for item in packet.requests])
-    fields = b"".join((_H.pack(packet.packet_id), requests))
+    tail = b"".join([_TOPIC_REQUEST_ENCODERS[type(item)](item) for item in packet.requests])
+    fields = _H.pack(packet.packet_id) + tail
     return fixed_header(0x50, len(fields)) + fields
 
 
@@ -650,8 +664,8 @@ def decode_queryack(buf: bytes, pos: int, end: int, control: int) -> QueryAck:
 
 def encode_queryack(packet: QueryAck) -> bytes:
     """Write QueryAck."""
-    subscribers = b"".join([put_string(item, "QueryAck.subscribers") for item in packet.subscribers])
-    fields = b"".join((_HB.pack(packet.packet_id, packet.reason), subscribers))
+    tail = b"".join([put_string(item, "QueryAck.subscribers") for item in packet.subscribers])
+    fields = _HB.pack(packet.packet_id, packet.reason) + tail
     return fixed_header(0x61, len(fields)) + fields
 
 
@@ -704,22 +718,22 @@ def encode_pubreq(packet: PubReq) -> bytes:
         raise unfit("PubReq.qos", packet.qos, 3)
     if rule := packet.broken_rule():
         raise LocalProtocolError(rule)
-    flags = (
-        packet.retain << 7
-        | packet.dup << 6
-        | packet.qos << 4
-        | (packet.topic is not None) << 3
-        | (packet.extension is not None) << 2
-    )
-    if not flags & 0x0C and packet.waited is None:
+    flags = packet.retain << 7 | packet.dup << 6 | packet.qos << 4
+    if packet.topic is None and packet.waited is None and packet.extension is None:
         if size <= 0xFF:
             return _BBBHH.pack(0x70 | packet.kind, size, flags, packet.packet_id, packet.alias) + payload
         if size <= 0xFFFF:
             return _BHBHH.pack(0x04 | 0x70 | packet.kind, size, flags, packet.packet_id, packet.alias) + payload
-    topic = b"" if packet.topic is None else put_string(packet.topic, "PubReq.topic")
-    waited = b"" if packet.waited is None else _H.pack(packet.waited)
-    extension = b"" if packet.extension is None else _encode_publish_extension(packet.extension)
-    fields = b"".join((_BHH.pack(flags, packet.packet_id, packet.alias), topic, waited, extension))
+    tail = b""
+    if packet.topic is not None:
+        flags |= 0x08
+        tail += put_string(packet.topic, "PubReq.topic")
+    if packet.waited is not None:
+        tail += _H.pack(packet.waited)
+    if packet.extension is not None:
+        flags |= 0x04
+        tail += _encode_publish_extension(packet.extension)
+    fields = _BHH.pack(flags, packet.packet_id, packet.alias) + tail
     return b"".join((fixed_header(0x70 | packet.kind, len(fields), len(packet.payload)), fields, packet.payload))
 
 
@@ -773,8 +787,8 @@ def decode_authen(buf: bytes, pos: int, end: int, control: int) -> Authen:
 
 def encode_authen(packet: Authen) -> bytes:
     """Write Authen."""
-    method = put_string(packet.method, "Authen.method")
-    fields = b"".join((_B.pack(packet.reason), method))
+    tail = put_string(packet.method, "Authen.method")
+    fields = _B.pack(packet.reason) + tail
     return b"".join((fixed_header(0xA0, len(fields) + len(packet.data)), fields, packet.data))
 
 
@@ -792,8 +806,8 @@ def decode_typereq(buf: bytes, pos: int, end: int, control: int) -> TypeReq:
 
 def encode_typereq(packet: TypeReq) -> bytes:
     """Write TypeReq."""
-    topic = put_string(packet.topic, "TypeReq.topic")
-    fields = b"".join((_H.pack(packet.packet_id), topic))
+    tail = put_string(packet.topic, "TypeReq.topic")
+    fields = _H.pack(packet.packet_id) + tail
     return fixed_header(0xB0, len(fields)) + fields
 
 
@@ -824,11 +838,9 @@ def decode_pubtype(buf: bytes, pos: int, end: int, control: int) -> PubType:
 def encode_pubtype(packet: PubType) -> bytes:
     """Write PubType."""
     flags = packet.more << 7 | packet.answer << 6
-    topic = put_string(packet.topic, "PubType.topic")
-    media_type = put_string(packet.media_type, "PubType.media_type")
-    fields = b"".join(
-        (_BHBBH.pack(flags, packet.packet_id, packet.reason, packet.format, packet.type_id), topic, media_type)
-    )
+    tail = put_string(packet.topic, "PubType.topic")
+    tail += put_string(packet.media_type, "PubType.media_type")
+    fields = _BHBBH.pack(flags, packet.packet_id, packet.reason, packet.format, packet.type_id) + tail
     return b"".join((fixed_header(0xC0, len(fields) + len(packet.schema)), fields, packet.schema))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from moq.errors import PacketTooLarge, ProtocolError, Truncated, UnknownPacketType
 from moq.wire._mmqp import DECODERS, SHORTEST, STREAMED, cut_shortest
-from moq.wire.header import MAX_FIELDS_BYTES, RLF, read_header
+from moq.wire.header import MAX_FIELDS_BYTES, RLF, RLF_TWO_BYTES, read_header
 from moq.wire.mmqp import Packet, PubReq
 
 CHUNK_BYTES = 256 * 1024
@@ -42,6 +42,9 @@ class PayloadChunk:
 class PayloadEnded:
     """The payload under way is complete."""
 
+
+_BY_CONTROL_BYTE = tuple(DECODERS.get(control & ~RLF) for control in range(256))
+"""The decoder for each first byte of a packet, RLF and all."""
 
 Item = Packet | PayloadStarted | PayloadChunk | PayloadEnded
 
@@ -130,39 +133,45 @@ class FrameReader(Frames):
     def __init__(self, max_packet_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         """Refuse packets above `max_packet_bytes`; hand on payloads above `chunk_bytes` as they arrive."""
         super().__init__(max_packet_bytes, chunk_bytes)
-        # The RLF up to which a length cannot exceed a bound, so that its header needs no check: a packet with a
-        # one-byte length has at most 257 bytes, one with two at most 65,538.
-        self._unchecked = -1
+        # The bits of a control byte that ask for a check of the announced length. A packet with a one-byte length has
+        # at most 257 bytes, one with two at most 65,538: where both bounds are above that, they need none.
+        self._checked = 0xFF
         if max_packet_bytes >= 0x101 and chunk_bytes >= 0xFF:
-            self._unchecked = 0
+            self._checked = RLF
         if max_packet_bytes >= 0x10002 and chunk_bytes >= 0xFFFF:
-            self._unchecked = 0b0100
+            self._checked = RLF & ~RLF_TWO_BYTES
         self._stream_above = min(chunk_bytes, MAX_FIELDS_BYTES)
 
     def _cut(self, buf: bytes, pos: int, items: list[Item]) -> int:
         size = len(buf)
         last = size - 1
-        unchecked = self._unchecked
+        decoders = _BY_CONTROL_BYTE
+        checked = self._checked
         append = items.append
         self._wanted = 0
         while pos < last:
             control = buf[pos]
-            rlf = control & RLF
-            # A first length byte of zero is not the shortest: the check says so.
-            if rlf > unchecked or (rlf and (pos + 2 > last or not buf[pos + 1])):
+            decode = decoders[control]
+            if decode is None:
+                raise UnknownPacketType(
+                    f"a packet has type {control >> 4} and flags {control & 3:02b}; no packet has both"
+                )
+            if control & checked:
                 header = self._checked_header(buf, pos)
                 if header is None:
                     break
                 start, end = header
-                if end - start > self._stream_above and control - rlf in STREAMED:
+                if end - start > self._stream_above and control & ~RLF in STREAMED:
                     passed = self._stream(buf, pos, start, end, items)
                     if passed is None:
                         break
                     pos = passed
                     continue
-            elif rlf:
-                start = pos + 3
-                end = start + (buf[pos + 1] << 8 | buf[pos + 2])
+            elif control & RLF:
+                header = read_header(buf, pos)
+                if header is None:
+                    break
+                start, end = header
             else:
                 start = pos + 2
                 end = start + buf[pos + 1]
@@ -172,9 +181,6 @@ class FrameReader(Frames):
                     if after > pos:
                         pos = after
                         continue
-            decode = DECODERS.get(control - rlf)
-            if decode is None:
-                raise _unknown(control)
             if end > size:
                 self._wanted = end - pos
                 break
@@ -185,8 +191,6 @@ class FrameReader(Frames):
     def _checked_header(self, buf: bytes, pos: int) -> tuple[int, int] | None:
         """Where the fields start and end, once the header is complete and announces something acceptable."""
         control = buf[pos] & ~RLF
-        if control not in DECODERS:
-            raise _unknown(control)
         header = read_header(buf, pos)
         if header is None:
             return None
@@ -233,10 +237,6 @@ class FrameReader(Frames):
         packet.payload = buf[payload:end]
         items.append(packet)
         return end
-
-
-def _unknown(control: int) -> UnknownPacketType:
-    return UnknownPacketType(f"a packet has type {control >> 4} and flags {control & 3:02b}; no packet has both")
 
 
 def _then_raise(items: list[Item], fault: ProtocolError) -> Iterator[Item]:
