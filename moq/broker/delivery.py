@@ -214,12 +214,8 @@ class Outbound:
         if delivery is not None and not delivery.released:
             delivery.released = True
             self._save(delivery)
-        # Only now may the subscriber forget the identifier: if this were lost in a crash, the message would be
-        # repeated to a subscriber that no longer recognises it. An unknown identifier is released too, so that
-        # a subscriber that remembers more than we do gets rid of it.
-        peer = self.peer
-        if peer is not None:
-            self._environment.promises.keep(lambda: peer.release(kind, packet_id))
+        # An unknown identifier is released too, so that a subscriber that remembers more than we do gets rid of it.
+        self._release(kind, packet_id)
 
     def on_acknowledged(self, kind: int, packet_id: int, now: float) -> bool:
         """The exchange is over. False if that cannot be: a QoS 2 message whose receipt was never confirmed."""
@@ -237,7 +233,7 @@ class Outbound:
         """A connection is there: first finish what was begun, then send what waits."""
         self.peer = peer
         for delivery in self._inflight.values():
-            peer.release(delivery.message.kind, delivery.packet_id)
+            self._release(delivery.message.kind, delivery.packet_id)
         self.on_writable(now)
 
     def detach(self) -> list[Delivery]:
@@ -322,6 +318,15 @@ class Outbound:
         self._inflight[delivery.message.kind << 16 | delivery.packet_id] = delivery
         self._inflight_bytes += len(delivery.message.payload)
         return True
+
+    def _release(self, kind: int, packet_id: int) -> None:
+        """Let the subscriber forget the identifier, once it is safe that it has the message.
+
+        If that were lost in a crash, the message would be repeated to someone who no longer recognises it.
+        """
+        peer = self.peer
+        if peer is not None:
+            self._environment.promises.keep(lambda: peer.release(kind, packet_id))
 
     def _finish(self, delivery: Delivery, now: float) -> None:
         del self._inflight[delivery.exchange]

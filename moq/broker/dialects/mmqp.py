@@ -108,7 +108,6 @@ class Connection:
         self._outlets = Outlets(link, broker.environment, self._aliases)
         self._last_received = now
         self._keep_alive_s = float(self._limits.max_keep_alive_s)
-        self._awaits_consyn = False
         self._timer: Timer = broker.timers.at(now + self._limits.connect_timeout_s, self._on_connect_timeout)
 
     # --- events of the link ---------------------------------------------------------------------------
@@ -124,7 +123,8 @@ class Connection:
         try:
             self._take(reader.feed(data), lane_id, now)
         except RemoteProtocolError as error:
-            self._violated(error, now)
+            if self.state is not State.CLOSED:  # what follows a goodbye no longer matters
+                self._violated(error, now)
         if self._link.control.congested and self.state is State.OPEN:
             # It asks faster than it reads our answers: read no more of it until those are gone.
             self._paused.add(lane_id)
@@ -231,7 +231,7 @@ class Connection:
             case PubSyn():
                 self._on_pubsyn(item, now)
             case ConSyn():
-                self._on_consyn()
+                pass  # the client is there: that it was heard is noted already
             case TopReq():
                 self._on_topreq(item, now)
             case TypeReq():
@@ -252,8 +252,8 @@ class Connection:
         if refusal is not None:
             self._refuse(refusal)
             return
-        settings = packet.settings or Settings()
         client_id = packet.client_id or self._new_client_id()
+        settings = packet.settings or self._settings_of(client_id, packet)
         try:
             session, is_present = self._broker.sessions.connect(
                 client_id,
@@ -292,12 +292,6 @@ class Connection:
     def _bind(self, alias: int, topic: str) -> None:
         self._topics[alias] = topic
         self._aliases.setdefault(topic, alias)
-
-    def _on_consyn(self) -> None:
-        if self._awaits_consyn:
-            self._awaits_consyn = False
-        else:
-            self._send(ConSyn())
 
     def _on_conend(self, packet: ConEnd, now: float) -> None:
         self._leave(with_will=packet.reason != Reason.SUCCESS, now=now)
@@ -569,10 +563,8 @@ class Connection:
         self._environment.now = now
         silent_s = now - self._last_received
         if silent_s < self._keep_alive_s:
-            self._awaits_consyn = False
             due = self._last_received + self._keep_alive_s
         elif silent_s < self._keep_alive_s * 1.5:
-            self._awaits_consyn = True
             self._send(ConSyn())
             due = self._last_received + self._keep_alive_s * 1.5
         else:
