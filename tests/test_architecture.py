@@ -32,11 +32,13 @@ class Layer:
     is_pure: bool = True
 
 
-GROUND = ("moq.errors", "moq.reasons", "moq.topics", "moq.config")
+GROUND = ("moq.errors", "moq.reasons", "moq.topics", "moq.config", "moq.version")
+CLIENT = ("moq.client", "moq.wire", "moq.broker.link", *GROUND)
 ANYTHING = PACKAGES
 
 LAYERS = {
     "moq": Layer(ours=("moq.client", *GROUND), is_pure=False),
+    "moq.version": Layer(ours=()),
     "moq.reasons": Layer(ours=()),
     "moq.errors": Layer(ours=("moq.reasons",)),
     "moq.topics": Layer(ours=("moq.errors", "moq.reasons")),
@@ -44,8 +46,11 @@ LAYERS = {
     "moq.wire": Layer(ours=("moq.wire", "moq.errors", "moq.reasons", "moq.topics")),
     "moq.broker": Layer(ours=("moq.broker", *GROUND)),
     "moq.broker.dialects": Layer(ours=("moq.broker", "moq.wire", *GROUND)),
-    "moq.client.core": Layer(ours=("moq.client", "moq.wire", "moq.broker.link", *GROUND)),
-    "moq.client": Layer(ours=("moq.client", "moq.wire", "moq.broker.link", "transports", *GROUND), is_pure=False),
+    "moq.client": Layer(ours=CLIENT),
+    "moq.client.subscription": Layer(ours=CLIENT, is_pure=False),
+    "moq.client.connection": Layer(ours=CLIENT, is_pure=False),
+    "moq.client.client": Layer(ours=CLIENT, is_pure=False),
+    "moq.client.connect": Layer(ours=(*CLIENT, "transports"), is_pure=False),
     "moq.server": Layer(ours=("moq.server", "moq.broker", "transports", "certs", *GROUND), is_pure=False),
     "moq.bench": Layer(ours=ANYTHING, is_pure=False),
     "moq.cli": Layer(ours=ANYTHING, is_pure=False),

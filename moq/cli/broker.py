@@ -1,0 +1,112 @@
+"""`moq broker`: run the broker until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moq.cli import connection
+from moq.cli.exits import Exit
+from moq.cli.payload import write_line
+from moq.config import QUIC_ENGINES, BrokerConfig, load_config
+
+if TYPE_CHECKING:
+    from moq.cli.connection import Commands
+
+EXAMPLES = """
+  moq broker
+  moq broker --tcp-port 0 --tls-port 0 --quic-port 0 --http-port 0     any free ports; the ready line names them
+  moq broker --config moq.toml --check-config
+  moq broker --limit max_inflight=100 --limit max_packet_bytes=1000000
+
+One JSON line on stdout says when connections are accepted, and on which ports. SIGTERM or Ctrl-C lets what is unsent
+leave and exits 0; a second one ends at once.
+"""
+
+SETTINGS = tuple(field.name for field in fields(BrokerConfig) if field.name != "limits")
+
+
+def add_parser(commands: Commands) -> None:
+    """Describe the command's options: each has the name of its field in `moq.config`."""
+    parser = connection.add_command(commands, "broker", "run the broker", EXAMPLES)
+    defaults = BrokerConfig()
+    parser.add_argument("--host", help=f"address to listen on (default: {defaults.host})")
+    for name in ("tcp", "tls", "quic", "http"):
+        default = getattr(defaults, f"{name}_port")
+        parser.add_argument(f"--{name}-port", type=int, metavar="PORT", help=f"0 picks a free one (default: {default})")
+    connection.add_data_dir(parser)
+    parser.add_argument("--quic-engine", choices=QUIC_ENGINES, help=f"(default: {defaults.quic_engine})")
+    parser.add_argument(
+        "--allow-anonymous", action="store_const", const=True, help="serve clients without a login on any host"
+    )
+    parser.add_argument("--sys-interval-s", type=float, metavar="S", help="seconds between $SYS figures; 0 for none")
+    parser.add_argument("--drain-timeout-s", type=float, metavar="S", help="how long a stop waits for what is unsent")
+    parser.add_argument(
+        "--limit", action="append", default=[], type=_limit, metavar="NAME=VALUE", help="a setting of [limits]"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; options win over it")
+    parser.add_argument("--check-config", action="store_true", help="say whether the settings can be used, and stop")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.set_defaults(run=run)
+
+
+def _limit(text: str) -> tuple[str, int | float]:
+    name, _, value = text.partition("=")
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return name, number(value)
+    raise argparse.ArgumentTypeError(f"{text} is not NAME=NUMBER")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the settings, then serve."""
+    overrides = {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
+    config = load_config(args.config, overrides | {"limits": dict(args.limit)}, {"data_dir": connection.data_dir()})
+    if args.check_config:
+        connection.note("the settings can be used")
+        return Exit.OK
+    _log_to_stderr(args.log_level)
+    asyncio.run(_serve(config))
+    return Exit.OK
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    # The engine speaks of every connection at this level; ours says what a person running a broker wants to know.
+    if level == "info":
+        logging.getLogger("quic").setLevel(logging.WARNING)
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from moq.server import Server  # the other commands start without it
+
+    stop = _stop_on_signals()
+    async with Server(config) as server:
+        write_line(json.dumps({"event": "ready", **server.ports}))
+        await stop.wait()
+        logging.getLogger(__name__).info("stopping: no new connections, sending what is left")
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; a second one has its ordinary, sudden effect."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def first() -> None:
+        stop.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, first)
+    return stop

@@ -1,0 +1,96 @@
+"""`moq broker`: settings, the ready line, stopping."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.request
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import pytest
+
+from moq.cli import broker as command
+from moq.cli.main import make_parser
+from moq.config import BrokerConfig
+from tests.running import FREE_PORTS, MOQ, Broker, Running, moq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_exits_0(tmp_path: Path, number: int) -> None:
+    with Broker(tmp_path) as broker:
+        assert broker.stop(number) == 0
+    assert len(broker.stdout) == 1
+
+
+def test_the_ready_line_names_every_port(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        ready = json.loads(broker.stdout[0])
+        assert ready.pop("event") == "ready"
+        assert ready.keys() == {"tcp", "tls", "quic", "http"}
+        assert all(ready.values())
+        with urllib.request.urlopen(f"http://127.0.0.1:{ready['http']}/healthz", timeout=10) as answer:
+            assert answer.status == 200
+
+
+def test_a_broker_with_a_subscriber_drains_and_exits_0(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker, Running(*MOQ, "sub", broker.url("tcp"), "a") as subscriber:
+        subscriber.wait_for("subscribed to")
+        assert broker.stop() == 0
+
+
+def test_the_data_directory_comes_from_the_environment(tmp_path: Path) -> None:
+    with Running(*MOQ, "broker", *FREE_PORTS, MOQ_DATA_DIR=str(tmp_path / "data")) as broker:
+        broker.wait_for("ready")
+    assert (tmp_path / "data" / "certs" / "server.pem").exists()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "quic", "http"])
+def test_a_port_in_use_is_one_line_that_names_it(tmp_path: Path, scheme: str) -> None:
+    kind = socket.SOCK_DGRAM if scheme == "quic" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        if kind == socket.SOCK_STREAM:
+            taken.listen()
+        port = taken.getsockname()[1]
+        done = moq("broker", *FREE_PORTS, f"--{scheme}-port", str(port), "--data-dir", str(tmp_path))
+    message = done.stderr.decode()
+    assert (done.returncode, done.stdout, message.count("\n")) == (2, b"", 1)
+    assert scheme in message
+    assert str(port) in message
+    assert "address already in use" in message.lower()
+
+
+def test_good_settings_pass_the_check(tmp_path: Path) -> None:
+    (tmp_path / "moq.toml").write_text("tcp_port = 0\n[limits]\nmax_inflight = 10\n")
+    done = moq("broker", "--config", str(tmp_path / "moq.toml"), "--check-config")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"moq: the settings can be used\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--tcp-port", "70000"), "moq: tcp_port is 70000; a port is 0 (any free one) to 65535\n"),
+        (("--limit", "max_inflight=0"), "moq: limits.max_inflight is 0; it must be greater than 0\n"),
+        (("--limit", "max_inflight"), "moq broker: argument --limit: max_inflight is not NAME=NUMBER"),
+        (("--limit", "nonsense=1"), "moq: limits.nonsense is not a setting\n"),
+        (("--host", "0.0.0.0"), "moq: host is '0.0.0.0', which others can reach"),
+        (("--config", "/nonexistent.toml"), "moq: cannot read the configuration /nonexistent.toml: No such file"),
+        (("--tcp-por", "1"), "moq: unrecognized arguments: --tcp-por 1"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_exit_code_2(options: tuple[str, ...], complaint: str) -> None:
+    done = moq("broker", "--check-config", *options)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(complaint)
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_every_setting_has_an_option_of_its_name() -> None:
+    args = vars(make_parser().parse_args(["broker"]))
+    assert {field.name for field in fields(BrokerConfig)} - {"limits"} <= args.keys()
+    assert set(command.SETTINGS) == {field.name for field in fields(BrokerConfig)} - {"limits"}
