@@ -174,7 +174,7 @@ class ConReq:
     TYPE: ClassVar[int] = 1
     PREAMBLE: ClassVar[str] = PROTOCOL_NAME
 
-    resume: Annotated[bool, ControlBits(1, 1, "RES", 1)] = False
+    resume: Annotated[bool, ControlBits(1, 1, "RES", 1)] = False  # go on with the session of this client identifier
     version: U8 = VERSION_MOQ_1  # 255: MoQ 1
     authentication: Annotated[Authentication | None, Present(7, "AUTH")] = None
     settings: Annotated[Settings | None, Present(6, "SET")] = None
@@ -257,14 +257,14 @@ class TopAck:
 
 @dataclass(slots=True)
 class QueryAck:
-    """TOPACK with LST answers QUERY: broker to client."""
+    """TOPACK with LST, bit 0 of its control byte, answers QUERY: broker to client."""
 
     TYPE: ClassVar[int] = 6
     CONTROL: ClassVar[int] = 0b01
 
     packet_id: U16
     reason: U8
-    subscribers: ToEnd[ShortString]
+    subscribers: ToEnd[ShortString]  # client identifiers
 
 
 @dataclass(slots=True)
@@ -295,7 +295,9 @@ class PubReq:
 
     TYPE: ClassVar[int] = 7
     STREAMED: ClassVar[bool] = True
+    """The payload may be larger than memory: a frame reader hands it on in chunks."""
     SHORTEST: ClassVar[dict[str, int]] = {"kind": 0, "packet_id": 0}
+    """The commonest form, which has routes of its own: these fields and the flag byte zero, so no rule to check."""
 
     kind: Annotated[int, ControlBits(1, 0, "TYPE", 2)]  # 0 PUBLISH, 1 REQUEST, 2 RESPONSE
     retain: Annotated[bool, Bits(7, 7, "RET", 1)]
