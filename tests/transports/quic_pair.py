@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from transports.quic.engine import (
@@ -37,6 +37,8 @@ class Conditions:
     loss: float = 0.0
     duplication: float = 0.0
     delay_s: float = 0.005
+    damage: float = 0.0
+    """A bit of the datagram is turned over."""
     jitter_s: float = 0.0
     """Up to this much is added to each datagram's delay, so that later ones overtake earlier ones."""
 
@@ -104,8 +106,9 @@ class Pair:
         server_engine: str | None = None,
     ) -> None:
         self.options = options or QUICOptions()
-        self.conditions = conditions or Conditions()
+        self.conditions = replace(conditions) if conditions else Conditions()
         self.now = 1000.0
+        self.client_address = CLIENT_ADDRESS
         self.datagrams = 0
         self._random = random.Random(seed)
         self._flight: list[tuple[float, int, bool, bytes, Address]] = []
@@ -164,8 +167,7 @@ class Pair:
             return False
         # A timer computed as `sent + delay` may round to just before `now - delay`: no real clock stands still.
         self.now = max(self.now, at) + 1e-6
-        while self._flight and self._flight[0][0] <= self.now:
-            self._arrive(*heapq.heappop(self._flight)[2:])
+        self._arrive_due()
         for side in self._sides():
             timer = side.engine.timer()
             if timer is not None and timer <= self.now:
@@ -182,16 +184,23 @@ class Pair:
         times += [self._flight[0][0]] if self._flight else []
         return min((time for time in times if time is not None), default=None)
 
-    def _arrive(self, to_client: bool, datagram: bytes, source: Address) -> None:
-        if not to_client and self._server is None:
-            self._server = Side(self._engines(datagram[6 : 6 + datagram[5]], None))
-        side = self.client if to_client else self.server
-        side.engine.receive([datagram], source, self.now)
-        side.take_events()
+    def _arrive_due(self) -> None:
+        """Deliver what is due, as one read per side and source, for that is how a socket gives it."""
+        reads: dict[tuple[bool, Address], list[bytes]] = defaultdict(list)
+        while self._flight and self._flight[0][0] <= self.now:
+            _, _, to_client, datagram, source = heapq.heappop(self._flight)
+            reads[to_client, source].append(datagram)
+        for (to_client, source), datagrams in reads.items():
+            if not to_client and self._server is None:
+                first = datagrams[0]
+                self._server = Side(self._engines(first[6 : 6 + first[5]], None))
+            side = self.client if to_client else self.server
+            side.engine.receive(datagrams, source, self.now)
+            side.take_events()
 
     def _send(self, side: Side) -> None:
         is_client = side is self.client
-        source = CLIENT_ADDRESS if is_client else SERVER_ADDRESS
+        source = self.client_address if is_client else SERVER_ADDRESS
         while datagrams := side.engine.datagrams_to_send(self.now):
             for datagram, _ in datagrams:
                 self._launch(not is_client, datagram, source)
@@ -200,6 +209,10 @@ class Pair:
     def _launch(self, to_client: bool, datagram: bytes, source: Address) -> None:
         if self._random.random() < self.conditions.loss:
             return
+        if self._random.random() < self.conditions.damage:
+            damaged = bytearray(datagram)
+            damaged[self._random.randrange(len(damaged))] ^= 1 << self._random.randrange(8)
+            datagram = bytes(damaged)
         copies = 2 if self._random.random() < self.conditions.duplication else 1
         for _ in range(copies):
             self.datagrams += 1

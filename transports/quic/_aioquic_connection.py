@@ -25,8 +25,9 @@ from aioquic.quic.packet import QuicFrameType
 from aioquic.quic.packet_builder import QuicDeliveryState
 from aioquic.quic.recovery import QuicPacketPacer
 
-from transports.quic._aioquic_streams import ReadyQueue, Receiver, Sender, StreamTable
+from transports.quic._aioquic_streams import Receiver, Sender, StreamTable
 from transports.quic.engine import CONTROL_PRIORITY
+from transports.quic.ready import ReadyQueue
 
 if TYPE_CHECKING:
     from aioquic._buffer import Buffer
@@ -94,7 +95,7 @@ class WindowedConnection(QuicConnection):
         self._loss._pacer = BurstPacer(max_datagram_size=self._max_datagram_size)
         self._table = StreamTable()
         self._streams = self._table
-        self._ready = ReadyQueue()
+        self._ready: ReadyQueue[QuicStream] = ReadyQueue()
         self._starved: dict[int, QuicStream] = {}
         """Streams whose new data waits for the connection's window, not their own."""
         self._done: list[QuicStream] = []

@@ -7,7 +7,6 @@ so the work of a packet does not depend on how many streams are open (aioquic 1.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from aioquic.quic.packet_builder import QuicDeliveryState
@@ -119,49 +118,6 @@ class Receiver(QuicStreamReceiver):
         """Ask again if the question was lost."""
         super().on_stop_sending_delivery(delivery)
         self._bell.wake(self._stream)
-
-
-class ReadyQueue:
-    """Streams with something to send: the lowest priority number first, in turn within one.
-
-     -1 ─ stream 0
-     10 ─ stream 3 ─ stream 15
-    128 ─ stream 7 ─ stream 11 ─ …      the first is served and, if it has more, goes to the end
-    """
-
-    def __init__(self) -> None:
-        self._levels: dict[int, OrderedDict[QuicStream, None]] = {}
-        self._order: list[int] = []
-
-    def add(self, stream: QuicStream, priority: int) -> None:
-        """Put a stream at the end of its level, unless it is there already."""
-        level = self._levels.get(priority)
-        if level is None:
-            level = self._levels[priority] = OrderedDict()
-            self._order = sorted(self._levels)
-        level.setdefault(stream)
-
-    def first(self) -> QuicStream | None:
-        """The stream whose turn it is."""
-        for priority in self._order:
-            level = self._levels[priority]
-            if level:
-                return next(iter(level))
-        return None
-
-    def rotate(self, stream: QuicStream, priority: int) -> None:
-        """The stream was served and has more: the others of its level go first."""
-        self._levels[priority].move_to_end(stream)
-
-    def remove(self, stream: QuicStream, priority: int) -> None:
-        """The stream has nothing to send."""
-        level = self._levels.get(priority)
-        if level is not None:
-            level.pop(stream, None)
-
-    def snapshot(self) -> list[QuicStream]:
-        """All of them, in the order of their turns."""
-        return [stream for priority in self._order for stream in self._levels[priority]]
 
 
 class StreamTable(dict[int, QuicStream]):
