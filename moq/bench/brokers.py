@@ -43,6 +43,8 @@ max_inflight_messages 1000
 """
 """Nothing written to disk or to a log, and no queue so short that it drops what the window allows."""
 
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
 LOG: Final = "broker.log"
 
 BROKER_CPU: Final = 0
@@ -54,6 +56,8 @@ class Usage:
     """What a process has used so far."""
 
     cpu_s: float
+    user_s: float
+    """The part of it outside the kernel."""
     rss_bytes: int
 
 
@@ -103,8 +107,14 @@ def default_client_engine() -> str:
 def usage(pid: int) -> Usage:
     """Processor time and memory of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return Usage(cpu_s, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+    user_s, system_s = int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
+    return Usage(user_s + system_s, user_s, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+
+
+def machine_user_s() -> float:
+    """Processor time of all processes outside the kernel: what others use, they take from a measurement."""
+    user, nice = Path("/proc/stat").read_text().split(maxsplit=3)[1:3]
+    return (int(user) + int(nice)) / TICKS_PER_S
 
 
 def pin_generator() -> None:

@@ -156,6 +156,8 @@ def show(results: dict[Shape, dict[str, list[Result]]], args: argparse.Namespace
         print(f"\n{heading}\n" + ("\n" if args.markdown else ""), end="")
         headings = [f"to {against}" if text == "ratio" else text for text in report.HEADINGS]
         print(report.table(headings, report.rows(medians, against), markdown=args.markdown))
+        if note := report.disturbance(list(medians.values())):
+            print(("\n" if args.markdown else "") + note)
 
 
 def exit_code(results: dict[Shape, dict[str, list[Result]]]) -> int:

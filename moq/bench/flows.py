@@ -122,7 +122,7 @@ class ComparingReader:
         self._offset = 0
 
     def feed(self, data: bytes, now_ns: int) -> bytes | None:
-        """Check what came; returns what is left from the frame on that differs, or None if all is as sent."""
+        """Check what came; returns None if all is as sent, else what is not counted yet, from the start of a frame."""
         place, pos, end = self._place, 0, len(data)
         size = len(place.flow.frame.data)
         while pos < end:

@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from moq.bench.brokers import usage
+from moq.bench.brokers import machine_user_s, usage
 from moq.bench.latencies import PERCENTILES, Latencies
 from moq.bench.load import STALL_S, Load
 
@@ -38,7 +38,9 @@ class Result:
     """Of one processor."""
     broker_rss_bytes: int
     generator_cpu_share: float
-    """Near 1 the generator and not the broker may have been the limit."""
+    """Near 1, with a broker that is less busy, the generator was the limit."""
+    others_cpu_share: float
+    """Processors used by other processes meanwhile: above a tenth or so the figures are too low."""
 
     @property
     def is_clean(self) -> bool:
@@ -81,12 +83,13 @@ async def _run(load: Load, seconds: float) -> None:
 
 async def _count(load: Load, running: Running, duration_s: float) -> Result:
     latencies = load.tally.latencies = Latencies()
-    before, own_before = running.usage(), usage(os.getpid())
+    before, own_before, all_before = running.usage(), usage(os.getpid()), machine_user_s()
     received, started = load.tally.received, time.perf_counter()
     await _run(load, duration_s)
     seconds = time.perf_counter() - started
-    after, own_after = running.usage(), usage(os.getpid())
+    after, own_after, all_after = running.usage(), usage(os.getpid()), machine_user_s()
     received = load.tally.received - received
+    ours_s = after.user_s - before.user_s + own_after.user_s - own_before.user_s
     percentiles = latencies.percentiles_us()
     await load.drain()
     tally = load.tally
@@ -103,6 +106,7 @@ async def _count(load: Load, running: Running, duration_s: float) -> Result:
         broker_cpu_share=(after.cpu_s - before.cpu_s) / seconds,
         broker_rss_bytes=after.rss_bytes,
         generator_cpu_share=(own_after.cpu_s - own_before.cpu_s) / seconds,
+        others_cpu_share=max(0.0, all_after - all_before - ours_s) / seconds,
     )
 
 
@@ -130,4 +134,5 @@ def median(results: list[Result]) -> Result:
         broker_cpu_share=middle("broker_cpu_share"),
         broker_rss_bytes=int(middle("broker_rss_bytes")),
         generator_cpu_share=middle("generator_cpu_share"),
+        others_cpu_share=middle("others_cpu_share"),
     )

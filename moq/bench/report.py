@@ -32,6 +32,8 @@ HEADINGS = (
     "checked",
 )
 
+NOTEWORTHY_SHARE = 0.1
+
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool) -> str:
     """Columns as wide as they need to be; the first one names its row, the others are figures."""
@@ -88,6 +90,14 @@ def _verdict(result: Result) -> str:
     if result.is_overloaded:
         faults.append("OVERLOADED")
     return ", ".join(faults) or "all arrived"
+
+
+def disturbance(results: Sequence[Result]) -> str:
+    """A warning if other processes took part of the machine."""
+    share = max(result.others_cpu_share for result in results)
+    if share < NOTEWORTHY_SHARE:
+        return ""
+    return f"Other processes kept {share:.1f} of {os.cpu_count()} processors busy meanwhile: the figures are too low."
 
 
 def machine() -> dict[str, str]:
