@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+HANDSHAKE_TIMED_OUT = "the handshake timed out"
+
 REFUSALS_UNTIL_LOST = 3
 """One ICMP message can be forged or stale; this many with nothing heard in between say that nobody is there."""
 
@@ -189,10 +191,7 @@ class Connection:
         self._farewell = self.engine.datagrams_to_send(now)
         self._endpoint.send(self._farewell)
         self._arm(now)
-        try:
-            self._closed(Closed(None, message, is_by_peer=False))
-        except Exception:
-            logger.exception("the handler of the quic link with %s failed as the link closed", self.address)
+        self.lose(message)
 
     def _repeat_farewell(self, count: int) -> None:
         """RFC 9000 section 10.2.1: a peer that still sends has not heard it; answer ever more rarely."""
@@ -205,7 +204,14 @@ class Connection:
         """The peer's port was found closed."""
         self._refusals += 1
         if not self.is_open or self._refusals >= REFUSALS_UNTIL_LOST:
-            self._closed(Closed(None, "connection refused", is_by_peer=False))
+            self.lose("connection refused")
+
+    def lose(self, message: str) -> None:
+        """Nothing will be sent any more: tell the owner."""
+        try:
+            self._closed(Closed(None, message, is_by_peer=False))
+        except Exception:
+            logger.exception("the handler of the quic link with %s failed as the link closed", self.address)
 
     # Time
 
@@ -225,7 +231,7 @@ class Connection:
         now = max(time.monotonic(), self._timer_at)
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
-            self.end(None, "handshake timed out")
+            self.end(None, HANDSHAKE_TIMED_OUT)
             return
         at = self.engine.timer()
         if at is not None and at <= now:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from moq.errors import ConnectFailed
-from transports.quic.connection import Connection
+from transports.quic.connection import HANDSHAKE_TIMED_OUT, Connection
 from transports.quic.endpoint import Endpoint
 from transports.quic.engine import load_engine
 from transports.quic.link import QUICLink
@@ -31,7 +31,10 @@ CERTIFICATE_ALERTS = frozenset((42, 43, 44, 45, 46, 48))
 class _Attempt:
     """The handshake with one address of the server."""
 
-    def __init__(self, engine: Engine, make_handler: Callable[[Link], LinkHandler], options: QUICOptions) -> None:
+    def __init__(
+        self, url: str, engine: Engine, make_handler: Callable[[Link], LinkHandler], options: QUICOptions
+    ) -> None:
+        self._url = url
         self._engine = engine
         self._make_handler = make_handler
         self._options = options
@@ -84,17 +87,17 @@ class _Attempt:
 
     def _failed(self, closed: Closed) -> None:
         if not self._opened.done():
-            self._opened.set_exception(ConnectFailed(_explain(closed, self._options.alpn)))
+            self._opened.set_exception(ConnectFailed(self._explain(closed)))
 
-
-def _explain(closed: Closed, alpn: tuple[str, ...]) -> str:
-    if closed.alert == NO_APPLICATION_PROTOCOL:
-        return f"the server speaks none of our protocols ({', '.join(alpn)})"
-    if closed.alert in CERTIFICATE_ALERTS and not closed.is_by_peer:
-        return f"the server's certificate is not trusted: {closed.message}"
-    if closed.message:
-        return closed.message
-    return f"the handshake failed with TLS alert {closed.alert}" if closed.alert is not None else "it was closed"
+    def _explain(self, closed: Closed) -> str:
+        if closed.message == HANDSHAKE_TIMED_OUT:
+            return f"{self._url} did not answer within {self._options.connect_timeout_s:g} s"
+        if closed.alert == NO_APPLICATION_PROTOCOL:
+            return f"{self._url} speaks none of our protocols ({', '.join(self._options.alpn)})"
+        if closed.alert in CERTIFICATE_ALERTS and not closed.is_by_peer:
+            return f"the certificate of {self._url} is not trusted: {closed.message}"
+        alert = "" if closed.alert is None else f" (TLS alert {closed.alert})"
+        return f"no connection to {self._url}: {closed.message or 'it was closed'}{alert}"
 
 
 async def connect(
@@ -120,14 +123,15 @@ async def connect(
     """
     chosen = QUICOptions.of(options) if options is not None else QUICOptions()
     module = load_engine(engine)
-    where = f"quic://[{host}]:{port}" if ":" in host else f"quic://{host}:{port}"
+    url = f"quic://[{host}]:{port}" if ":" in host else f"quic://{host}:{port}"
     failures: list[str] = []
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as error:
-        raise ConnectFailed(f"{where}: {error.strerror or error}") from error
+        raise ConnectFailed(f"no connection to {url}: {error.strerror or error}") from error
     for info in infos:
         attempt = _Attempt(
+            url,
             module.client_engine(
                 chosen,
                 server_name=server_name or host,
@@ -140,6 +144,8 @@ async def connect(
         )
         try:
             return await attempt.run(info)
-        except (ConnectFailed, OSError) as error:
+        except ConnectFailed as error:
             failures.append(str(error))
-    raise ConnectFailed(f"{where}: {'; '.join(dict.fromkeys(failures))}")
+        except OSError as error:
+            failures.append(f"no connection to {url}: {error.strerror or error}")
+    raise ConnectFailed("; ".join(dict.fromkeys(failures)))

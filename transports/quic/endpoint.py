@@ -79,12 +79,11 @@ class Endpoint:
         return set(self.connections.values())
 
     def close(self) -> None:
-        """Give the port back; connections still open are dropped without a word."""
+        """Give the port back; peers of connections still open hear nothing, their owners do."""
         if self._is_closed:
             return
         self._is_closed = True
-        for connection in self.all():
-            connection.release()
+        dropped = self.all()
         self.connections.clear()
         self._dirty.clear()
         self.loop.remove_reader(self._socket.fileno())
@@ -92,6 +91,9 @@ class Endpoint:
             self.loop.remove_writer(self._socket.fileno())
             self._queue.clear()
         self._socket.close()
+        for connection in dropped:
+            connection.release()
+            connection.lose("the endpoint was closed")
 
     # Receiving
 

@@ -164,5 +164,5 @@ async def serve(
             listener.bind(info, listener.port or port)
     except OSError as error:
         await listener.close()
-        raise ConfigError(f"quic cannot listen on {host} port {port}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot listen on quic://{host}:{port}: {error.strerror or error}") from error
     return listener

@@ -58,6 +58,7 @@ CORE_BYTES = 128 * 1024
 """Unsent data the core holds: what one flush sends; the less, the sooner a higher priority has its turn."""
 
 CONTROL_STREAM = 0
+NO_APPLICATION_PROTOCOL = 120
 MAX_DATAGRAMS = 256
 """Made by one call, so that other connections have their turn."""
 
@@ -200,6 +201,8 @@ class QH3Engine:
         code = ended.error_code if ended.frame_type is None else None
         alert = ended.error_code - QuicErrorCode.CRYPTO_ERROR
         is_alert = ended.frame_type is not None and 0 <= alert < 0x100
+        if is_alert and "ALPN" in ended.reason_phrase:
+            alert = NO_APPLICATION_PROTOCOL  # which is what RFC 9001 section 8.1 asks for; qh3 sends 40
         is_by_peer = self._quic._core is not None and self._quic._core.state == "draining"
         return Closed(code, ended.reason_phrase, is_by_peer, alert if is_alert else None)
 
