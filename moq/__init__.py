@@ -9,7 +9,7 @@ from __future__ import annotations
 from moq.client import (
     Client,
     Message,
-    PayloadMismatch,
+    PayloadError,
     Reconnect,
     Request,
     Requests,
@@ -41,7 +41,7 @@ __all__ = [
     "LocalProtocolError",
     "Message",
     "MoqError",
-    "PayloadMismatch",
+    "PayloadError",
     "ProtocolError",
     "Reason",
     "Reconnect",

@@ -7,13 +7,13 @@ from moq.client.connect import connect
 from moq.client.connection import Reconnect
 from moq.client.messages import Message, Request, TopicType, Will
 from moq.client.subscription import Requests, Subscription
-from moq.client.typed import PayloadMismatch
+from moq.client.typed import PayloadError
 from moq.wire.mmqp import RetentionMode, TypeFormat
 
 __all__ = [
     "Client",
     "Message",
-    "PayloadMismatch",
+    "PayloadError",
     "Reconnect",
     "Request",
     "Requests",

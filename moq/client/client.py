@@ -264,7 +264,8 @@ class Client:
 
     def take(self, inbox: Inbox) -> Message | None:
         """The next message of a subscription, if there is one."""
-        message = self._machine.take(inbox)
+        assert self._connection is not None
+        message = self._connection.core.take(inbox)  # also after the end: what has arrived is still the program's
         if isinstance(message, Request):
             message.responder = self._respond
         return message

@@ -59,7 +59,7 @@ class Message:
         """The payload as an instance of a dataclass.
 
         Raises:
-            PayloadMismatch: the payload is not JSON, or not of that shape.
+            PayloadError: the payload is not JSON, or not of that shape.
         """
         return from_json(type_, self.payload)
 

@@ -2,7 +2,7 @@
 
 Understood are bool, int, float, str, bytes (base64), None, Any, enums, Literal, unions, Optional, list, tuple, set,
 frozenset, dict with text keys, and dataclasses of these. Decoding accepts exactly what the schema describes: a
-message that does not fit raises `PayloadMismatch` with the path to the misfit, it is never bent into shape.
+message that does not fit raises `PayloadError` with the path to the misfit, it is never bent into shape.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SIMPLE: dict[object, dict[str, Json]] = {
 _SEQUENCES: dict[object, type] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 
 
-class PayloadMismatch(MoqError, ValueError):  # noqa: N818  # a noun is plainer
+class PayloadError(MoqError, ValueError):
     """A payload is not of the expected type, or a type has no JSON form; the message says where and why."""
 
 
@@ -72,12 +72,12 @@ def from_json(type_: type[T], payload: bytes) -> T:
     """An instance of the dataclass from JSON.
 
     Raises:
-        PayloadMismatch: the payload is not JSON, or not of that shape.
+        PayloadError: the payload is not JSON, or not of that shape.
     """
     try:
         document = json.loads(payload)
     except ValueError as error:
-        raise PayloadMismatch(f"the payload is not JSON, so it is no {type_.__name__}: {error}") from error
+        raise PayloadError(f"the payload is not JSON, so it is no {type_.__name__}: {error}") from error
     return cast("T", _decode(type_, document, type_.__name__))
 
 
@@ -220,9 +220,9 @@ def _decode_union(choices: tuple[Any, ...], document: Json, path: str) -> Any:
     for choice in choices:
         try:
             return _decode(choice, document, path)
-        except PayloadMismatch as refusal:
+        except PayloadError as refusal:
             refusals.append(str(refusal))
-    raise PayloadMismatch(f"{path} fits none of its types: {'; '.join(refusals)}")
+    raise PayloadError(f"{path} fits none of its types: {'; '.join(refusals)}")
 
 
 def _decode_sequence(origin: Any, arguments: tuple[Any, ...], document: Json, path: str) -> Any:
@@ -230,7 +230,7 @@ def _decode_sequence(origin: Any, arguments: tuple[Any, ...], document: Json, pa
         raise _misfit(path, document, "an array")
     if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
         if len(document) != len(arguments):
-            raise PayloadMismatch(f"{path} has {len(document)} items; expected {len(arguments)}")
+            raise PayloadError(f"{path} has {len(document)} items; expected {len(arguments)}")
         item_types: list[Any] = list(arguments)
     else:
         item_types = [arguments[0]] * len(document)
@@ -244,17 +244,17 @@ def _decode_dataclass(type_: type, document: Json, path: str) -> Any:
     hints = typing.get_type_hints(type_)
     fields = {field.name: field for field in dataclasses.fields(type_) if field.init}
     if unknown := sorted(document.keys() - fields.keys()):
-        raise PayloadMismatch(f"{path} has the field {unknown[0]!r}, which {type_.__name__} does not")
+        raise PayloadError(f"{path} has the field {unknown[0]!r}, which {type_.__name__} does not")
     for name, field in fields.items():
         if name not in document and _is_required(field):
-            raise PayloadMismatch(f"{path}.{name} is missing")
+            raise PayloadError(f"{path}.{name} is missing")
     return type_(**{name: _decode(hints[name], value, f"{path}.{name}") for name, value in document.items()})
 
 
-def _misfit(path: str, document: Json, expected: str) -> PayloadMismatch:
+def _misfit(path: str, document: Json, expected: str) -> PayloadError:
     shown = json.dumps(document)
-    return PayloadMismatch(f"{path} is {shown if len(shown) <= 60 else shown[:57] + '...'}; expected {expected}")
+    return PayloadError(f"{path} is {shown if len(shown) <= 60 else shown[:57] + '...'}; expected {expected}")
 
 
-def _no_form(type_: Any, path: str) -> PayloadMismatch:
-    return PayloadMismatch(f"{path} is of type {getattr(type_, '__name__', type_)}, which has no JSON form here")
+def _no_form(type_: Any, path: str) -> PayloadError:
+    return PayloadError(f"{path} is of type {getattr(type_, '__name__', type_)}, which has no JSON form here")
