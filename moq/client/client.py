@@ -21,7 +21,7 @@ from moq.client.messages import Message, Request, TopicType
 from moq.client.payloads import extension_of, subscribe_extension_of, to_bytes
 from moq.client.subscription import Requests, Subscription
 from moq.client.typed import is_typed, schema_bytes
-from moq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, RequestRefused
+from moq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, MoqError, RequestRefused
 from moq.reasons import Reason
 from moq.wire.mmqp import PublishKind, RetentionMode
 
@@ -369,6 +369,8 @@ class Client:
                 continue
             except ConnectionLost as refusal:
                 error = refusal
+            except MoqError as fault:
+                return ConnectionLost(f"{self._where} cannot be connected to again: {fault}")
         return error
 
     def _finish(self, error: ConnectionLost, *, is_orderly: bool = False) -> None:

@@ -180,25 +180,31 @@ class Dialler:
     async def _race(self, make_handler: MakeHandler) -> Link:
         """Open all at once, keep one, give up the others."""
         attempts = [asyncio.create_task(self._open(target, make_handler)) for target in self.targets]
-        preferred = attempts[0]
-        winner: asyncio.Task[Link] | None = None
+        kept: asyncio.Task[Link] | None = None
         try:
-            waiting = set(attempts)
-            while winner is None and waiting:
-                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                winner = next((attempt for attempt in attempts if _is_open(attempt)), None)
-            if winner is not preferred and not preferred.done():
-                await asyncio.wait([preferred], timeout=QUIC_PREFERENCE_S)
-                winner = preferred if _is_open(preferred) else winner
+            kept = await _first_open(attempts)
         finally:
-            await _give_up([attempt for attempt in attempts if attempt is not winner])
-        if winner is None:
+            await _give_up([attempt for attempt in attempts if attempt is not kept])
+        if kept is None:
             raise self._nobody([attempt.exception() for attempt in attempts])
-        return winner.result()
+        return kept.result()
 
     def _nobody(self, errors: list[BaseException | None]) -> ConnectFailed:
         reasons = "; ".join(str(error) for error in errors)
         return ConnectFailed(f"no broker answers at {self.url} (is `scripts/broker` running?): {reasons}")
+
+
+async def _first_open(attempts: list[asyncio.Task[Link]]) -> asyncio.Task[Link] | None:
+    """The first attempt to succeed, or the preferred one if that follows within its grace; None if all fail."""
+    preferred = attempts[0]
+    waiting = set(attempts)
+    first: asyncio.Task[Link] | None = None
+    while first is None and waiting:
+        _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        first = next((attempt for attempt in attempts if _is_open(attempt)), None)
+    if not preferred.done():
+        await asyncio.wait([preferred], timeout=QUIC_PREFERENCE_S)
+    return preferred if _is_open(preferred) else first
 
 
 def _is_open(attempt: asyncio.Task[Link]) -> bool:
@@ -209,8 +215,7 @@ async def _give_up(attempts: list[asyncio.Task[Link]]) -> None:
     """End the attempts that are not wanted, also those that have succeeded meanwhile."""
     for attempt in attempts:
         attempt.cancel()
-    if attempts:
-        await asyncio.wait(attempts)
+    await asyncio.wait(attempts)
     for attempt in attempts:
         if _is_open(attempt):
             attempt.result().abort()

@@ -247,6 +247,7 @@ class ClientCore:
     def unsubscribe(self, inbox: Inbox) -> Operation | None:
         """End a subscription of the program; the last of a filter ends it at the broker too."""
         inbox.end()
+        inbox.clear()
         session = self.session
         entry = session.filters.get(inbox.filter)
         if entry is None or inbox not in entry.inboxes:

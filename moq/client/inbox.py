@@ -104,6 +104,11 @@ class Inbox:
             self.error = error
             self._wake()
 
+    def clear(self) -> None:
+        """Nobody will look at what is queued."""
+        self.queue.clear()
+        self.queued_bytes = 0
+
     def _put_best_effort(self, message: Message) -> None:
         if self.is_full:
             self.dropped += 1

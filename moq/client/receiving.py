@@ -8,6 +8,7 @@ identifier from then until the broker releases it, across connections, so that a
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from moq.client.inbox import MAX_WITHHELD, Delivery
@@ -18,7 +19,7 @@ from moq.wire import FrameReader, encode
 from moq.wire.mmqp import FIRST_BROKER_ALIAS, PubAck, PublishExtension, PublishKind, PubSyn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from moq.broker.link import Link
     from moq.client.inbox import Inbox
@@ -29,6 +30,7 @@ Key = tuple[int, int]
 """The state of an exchange is found by its kind and packet identifier."""
 
 NO_EXTENSION = PublishExtension()
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
 class IncomingLane:
@@ -160,7 +162,9 @@ class Receiver:
     def _message(self, topic: str, packet: PubReq) -> Message:
         extension = packet.extension or NO_EXTENSION
         message = Message if packet.kind != PublishKind.REQUEST else Request
-        properties = {item.name: item.value for item in extension.properties or ()}
+        properties = NO_PROPERTIES
+        if extension.properties:
+            properties = {item.name: item.value for item in extension.properties}
         made = message(
             topic,
             packet.payload,

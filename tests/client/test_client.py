@@ -121,7 +121,10 @@ async def test_a_bare_loop_subscribes_and_leaving_it_unsubscribes(brokers: Broke
 
 async def test_a_closed_subscription_ends_its_loop(brokers: Brokers) -> None:
     client = await brokers.connect("tcp")
-    messages = await client.subscribe("a").ready()
+    messages = await client.subscribe("a", qos=1).ready()
+    await client.publish("a", "not looked at", qos=1)
+    await client.subscribers("a")
+    assert messages.queued == 1
     await messages.aclose()
     await messages.aclose()
     with pytest.raises(StopAsyncIteration):

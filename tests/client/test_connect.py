@@ -167,6 +167,20 @@ async def test_auto_leaves_no_second_connection_behind(brokers: Brokers, data_di
     assert asyncio.all_tasks() == before
 
 
+async def test_cancelling_a_connection_leaves_nothing_behind(
+    brokers: Brokers, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[find_authority.__module__], "QUIC_PREFERENCE_S", 30)
+    before = asyncio.all_tasks()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as blocked:
+        blocked.bind(("127.0.0.1", 0))
+        client = auto(brokers, data_dir, quic=blocked.getsockname()[1])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):  # TLS stands by then, or does not; either way nothing may stay
+                await client.__aenter__()
+    assert asyncio.all_tasks() == before
+
+
 async def test_auto_names_every_address_that_failed(data_dir: Path, dead_port: int) -> None:
     url = f"auto://localhost?quic={dead_port}&tls={dead_port}"
     client = moq.connect(url, data_dir=data_dir, connect_timeout_s=30)

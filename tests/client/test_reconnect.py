@@ -93,6 +93,20 @@ async def test_without_reconnect_everything_ends_with_the_connection(brokers: Br
         await client.subscribers("a")
 
 
+async def test_a_setting_that_stops_working_ends_the_client(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await brokers.connect("tcp")
+
+    async def refuse(_: object) -> None:
+        raise moq.ConfigError("the certificate authority is gone")
+
+    monkeypatch.setattr(client, "_dial", refuse)
+    waiting = asyncio.ensure_future(client.publish("a", "x", qos=1))
+    await cut(client)
+    with pytest.raises(moq.ConnectionLost, match="cannot be connected to again: the certificate authority is gone"):
+        await client.subscribers("a")
+    await asyncio.wait([waiting])
+
+
 async def test_a_client_closed_while_it_reconnects_just_ends(brokers: Brokers) -> None:
     async with brokers.client("tcp") as client:
         await brokers.stop()
