@@ -69,6 +69,7 @@ class Client:
         self._reconnect = reconnect
         self._connect_timeout_s = connect_timeout_s
         self._connection: Connection | None = None
+        self._attempts = 0
         self._watcher: asyncio.Task[None] | None = None
         self._end_error: ConnectionLost | None = None
         self._window = asyncio.Semaphore(options.window)
@@ -349,8 +350,14 @@ class Client:
         """Wait for the link to be lost, make another, and so on until that is not wanted or not possible."""
         assert self._connection is not None
         connection = self._connection
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             error = await connection.until_lost()
+            if self._reconnect is not None and clock() - began >= self._reconnect.longest_s:
+                # Only a connection that lasted is a fresh start: one that is accepted and dropped again and
+                # again must not be made again without pause.
+                self._attempts = 0
             again = await self._connect_again(error)
             if isinstance(again, ConnectionLost):
                 self._finish(again)
@@ -359,10 +366,9 @@ class Client:
 
     async def _connect_again(self, error: ConnectionLost) -> Connection | ConnectionLost:
         """The next connection, or why there will be none."""
-        attempt = 0
         while self._reconnect is not None and error.reason not in FINAL_REASONS:
-            await asyncio.sleep(self._reconnect.delay_s(attempt))
-            attempt += 1
+            await asyncio.sleep(self._reconnect.delay_s(self._attempts))
+            self._attempts += 1
             try:
                 return await self._connect()
             except ConnectFailed:

@@ -17,6 +17,8 @@ from moq.wire.mmqp import Will as WillSection
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from moq.client.payloads import Payload
+
 T = TypeVar("T")
 
 MAX_WILL_BYTES = 255
@@ -72,9 +74,9 @@ class Request(Message):
     alias: int = 0
     connection: int = 0
     """Which connection of the session it came on: the broker takes an answer on no other."""
-    responder: Callable[[Request, str | bytes | object, int], Awaitable[None]] | None = field(default=None, repr=False)
+    responder: Callable[[Request, Payload, int], Awaitable[None]] | None = field(default=None, repr=False)
 
-    async def respond(self, payload: str | bytes | object, qos: int | None = None) -> None:
+    async def respond(self, payload: Payload, qos: int | None = None) -> None:
         """Answer the requester, and nobody else; the QoS is that of the request unless told otherwise.
 
         Raises:

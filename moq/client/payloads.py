@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moq.client.typed import is_typed, to_json
 from moq.errors import LocalProtocolError
@@ -11,8 +11,9 @@ from moq.wire.mmqp import Property, PublishExtension, SubscribeExtension
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Payload = str | bytes | bytearray | memoryview | Any
-"""Text, bytes, or an instance of a dataclass."""
+    from _typeshed import DataclassInstance
+
+    Payload = str | bytes | bytearray | memoryview | DataclassInstance
 
 
 def to_bytes(payload: Payload) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ class Point:
     ("payload", "expected"),
     [("ü", b"\xc3\xbc"), (b"\0", b"\0"), (bytearray(b"a"), b"a"), (memoryview(b"a"), b"a"), (Point(1), b'{"x":1}')],
 )
-def test_payloads_become_bytes(payload: object, expected: bytes) -> None:
+def test_payloads_become_bytes(payload: Any, expected: bytes) -> None:
     assert to_bytes(payload) == expected
 
 
 @pytest.mark.parametrize("payload", [None, 3, ["a"]])
-def test_what_is_no_payload_is_refused_with_its_type(payload: object) -> None:
+def test_what_is_no_payload_is_refused_with_its_type(payload: Any) -> None:
     with pytest.raises(LocalProtocolError, match=type(payload).__name__):
         to_bytes(payload)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,11 @@ from moq.reasons import Reason
 if TYPE_CHECKING:
     from moq.client.connection import Connection
     from tests.client.conftest import Brokers
+
+
+@dataclass
+class Reading:
+    celsius: float
 
 
 def connection(client: moq.Client) -> Connection:
@@ -76,6 +82,23 @@ async def test_a_broker_that_forgot_everything_is_told_again(brokers: Brokers, s
         while (await anext(messages)).text != "after":
             pass
     assert not client.session_present
+
+
+async def test_a_broker_that_forgot_a_type_is_told_it_when_it_asks(brokers: Brokers, scheme: str) -> None:
+    publisher, other = await brokers.connect(scheme), await brokers.connect(scheme)
+    await publisher.publish("a", Reading(1.0), qos=1)
+    await brokers.stop()
+    await brokers.start()
+    await publisher.publish("a", Reading(2.0), qos=1)
+    assert [type_.topic for type_ in await other.describe("a")] == ["a"]
+
+
+async def test_a_connection_that_does_not_last_is_made_again_ever_more_slowly(brokers: Brokers) -> None:
+    client = await brokers.connect("tcp", reconnect=moq.Reconnect(first_s=0.001, longest_s=60))
+    for attempts in (1, 2, 3):
+        await cut(client)
+        await back(client)
+        assert client._attempts == attempts
 
 
 async def test_without_reconnect_everything_ends_with_the_connection(brokers: Brokers, scheme: str) -> None:
