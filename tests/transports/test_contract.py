@@ -76,6 +76,10 @@ async def write_until_congested(lane: Lane) -> bytes:
     return bytes(written)
 
 
+def fail(*_: object) -> None:
+    raise ZeroDivisionError("a bug")
+
+
 # --- bytes ---------------------------------------------------------------------------------------------
 
 
@@ -216,6 +220,23 @@ async def test_a_peer_that_does_not_read_congests_the_lane_and_resuming_loses_no
     assert not lane.congested
 
 
+async def test_a_write_larger_than_the_network_takes_waits_with_its_writer(bench: Bench) -> None:
+    client, server = await bench.open()
+    server.link.pause_reading(0)
+    data = numbered(MEGABYTE) * 20
+    client.link.control.write(data)
+    assert client.link.control.congested
+    # A second link that answers shows that the loop has turned often enough for all that the network takes.
+    other, other_server = await bench.open()
+    other_server.link.control.write(data[:MEGABYTE])
+    await other.received(MEGABYTE)
+    assert client.link.control.congested
+    assert client.link.unsent > OPTIONS.low_water_bytes
+    server.link.resume_reading(0)
+    assert await server.received(len(data)) == data
+    await client.until(lambda: client.writable == [client.link.control])
+
+
 async def test_pausing_within_a_handler_stops_the_peer(bench: Bench) -> None:
     client, server = await bench.open()
     server.on_data = lambda lane_id, _: server.link.pause_reading(lane_id)
@@ -304,14 +325,37 @@ async def test_closing_within_a_handler_ends_the_link_after_the_call(bench: Benc
 async def test_a_failing_handler_loses_only_its_own_link(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     client, server = await bench.open()
     other, other_server = await bench.open()
-
-    def fail(lane_id: int, data: bytes) -> None:
-        raise ZeroDivisionError("a bug")
-
     server.on_data = fail
     client.link.control.write(b"trigger")
     await client.closed_once()
     await server.closed_once()
+    assert "a bug" in caplog.text
+    other.link.control.write(b"still here")
+    assert await other_server.received(10) == b"still here"
+
+
+async def test_a_handler_that_fails_when_told_of_room_loses_its_link(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, server = await bench.open()
+    client.on_writable = fail
+    server.link.pause_reading(0)
+    await write_until_congested(client.link.control)
+    server.link.resume_reading(0)
+    await client.closed_once()
+    await server.closed_once()
+    assert "a bug" in caplog.text
+
+
+async def test_a_handler_that_fails_when_told_of_the_end_is_only_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, server = await bench.open()
+    other, other_server = await bench.open()
+    server.on_closed = fail
+    client.link.close(0)
+    await server.closed_once()
+    await client.closed_once()
     assert "a bug" in caplog.text
     other.link.control.write(b"still here")
     assert await other_server.received(10) == b"still here"

@@ -137,6 +137,19 @@ async def test_a_peer_that_ends_its_direction_still_gets_the_answer(bench: Bench
     writer.close()
 
 
+async def test_a_handler_that_fails_when_told_that_the_peer_is_done_loses_its_link(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(lane_id: int) -> None:
+        raise ZeroDivisionError("a bug")
+
+    client, server = await bench.open()
+    monkeypatch.setattr(server, "lane_finished", fail)
+    client.link.close(0)
+    assert await server.closed_once() == (None, "the handler failed")
+    assert "a bug" in caplog.text
+
+
 async def test_a_reset_by_the_peer_is_a_lost_connection(bench: Bench) -> None:
     client, _ = await bench.open()
     host, port = client.link.peer.split(":")

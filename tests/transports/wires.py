@@ -36,6 +36,8 @@ class Recorder:
         self.closings: list[tuple[int | None, str]] = []
         self.is_reentered = False
         self.on_data: Callable[[int, bytes], None] | None = None
+        self.on_writable: Callable[[Lane], None] = lambda lane: None
+        self.on_closed: Callable[[int | None, str], None] = lambda reason, message: None
         self._is_called = False
         self._changed = asyncio.Event()
 
@@ -85,10 +87,18 @@ class Recorder:
         self._note(lambda: self.resets.append((lane_id, reason)))
 
     def lane_writable(self, lane: Lane) -> None:
-        self._note(lambda: self.writable.append(lane))
+        def change() -> None:
+            self.writable.append(lane)
+            self.on_writable(lane)
+
+        self._note(change)
 
     def closed(self, reason: int | None, message: str) -> None:
-        self._note(lambda: self.closings.append((reason, message)))
+        def change() -> None:
+            self.closings.append((reason, message))
+            self.on_closed(reason, message)
+
+        self._note(change)
 
 
 class Wire(Protocol):
