@@ -81,7 +81,7 @@ def add_parser(commands: Commands) -> None:
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
     from moq.bench import relay
 
-    relay.add_parser(parser.add_subparsers(metavar="relay", help="measure QUIC against a relay without a broker"))
+    relay.add_parser(parser.add_subparsers(title="another benchmark", metavar="[relay]"))
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
