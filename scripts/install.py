@@ -3,7 +3,8 @@
     install.py LOCK INPUTS
 
 INPUTS identifies the files the installation is made from; it goes into the stamp, which is written last. While an
-installation runs a mark lies in .venv; found at the start it means the last one was cut short, and .venv is made anew.
+installation runs a mark lies in .venv, from before its first file on; found at the start it means that the last one was
+cut short, and .venv is made anew. An old .venv is moved away in one step, so there is never half of one.
 A kernel lock keeps two commands started together from installing at once, and vanishes with its owner.
 """
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UNFINISHED = VENV / ".installing"
+OLD = ROOT / ".venv.old"
 LOCKS = {
     "requirements.lock": ["requirements.lock"],
     "requirements-dev.lock": ["requirements.lock", "requirements-dev.lock"],
@@ -68,8 +70,13 @@ def _make_venv() -> None:
     if importlib.util.find_spec("ensurepip") is None:
         package = f"python3.{sys.version_info.minor}-venv"
         sys.exit(f"{sys.executable} cannot make virtual environments; on Debian and Ubuntu: apt install {package}")
-    shutil.rmtree(VENV, ignore_errors=True)
+    shutil.rmtree(OLD, ignore_errors=True)
+    if VENV.exists():
+        VENV.rename(OLD)
+    VENV.mkdir()
+    UNFINISHED.touch()
     _run(sys.executable, "-m", "venv", str(VENV))
+    shutil.rmtree(OLD, ignore_errors=True)
 
 
 def _install(lock: str, inputs: str) -> None:

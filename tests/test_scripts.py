@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import install
+
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "scripts/lib.sh", "scripts/moq")
 
@@ -92,3 +94,56 @@ def test_without_a_python_the_message_says_which_is_needed(checkout: Path, tmp_p
     done = start(checkout, PATH=str(tools), PYTHON="python3.11")
     assert done.returncode == 1
     assert done.stderr.startswith("moq: MoQ needs Python 3.11 or newer and found none")
+
+
+@pytest.fixture
+def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The real installer, in a directory of its own, with nothing run."""
+    venv = tmp_path / ".venv"
+    for name, path in {
+        "ROOT": tmp_path,
+        "VENV": venv,
+        "OLD": tmp_path / ".venv.old",
+        "PYTHON": venv / "bin" / "python",
+        "UNFINISHED": venv / ".installing",
+    }.items():
+        monkeypatch.setattr(install, name, path)
+    monkeypatch.setattr(install, "_run", lambda *_: make_python(venv))
+    return venv
+
+
+def make_python(venv: Path) -> None:
+    (venv / "bin").mkdir(parents=True, exist_ok=True)
+    (venv / "bin" / "python").touch()
+
+
+@pytest.mark.parametrize("step", ["_make_venv", "_install"])
+def test_an_installation_cut_short_is_begun_anew(venv: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def cut_short(*command: str) -> None:
+        make_python(venv)
+        if (step == "_make_venv") == ("venv" in command):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(install, "_run", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            install.main("requirements.lock", "inputs")
+    (venv / "left over").touch()
+    assert not install._is_fresh("requirements.lock", "inputs")
+    install.main("requirements.lock", "inputs")
+    assert install._is_fresh("requirements.lock", "inputs")
+    assert sorted(path.name for path in venv.iterdir()) == [".installed-requirements.lock", "bin"]
+    assert not (venv.parent / ".venv.old").exists()
+
+
+def test_installing_for_tests_serves_the_broker_too(venv: Path) -> None:
+    install.main("requirements-dev.lock", "inputs")
+    assert install._is_fresh("requirements.lock", "inputs")
+    assert install._is_fresh("requirements-dev.lock", "inputs")
+
+
+@pytest.mark.usefixtures("venv")
+def test_a_python_without_venv_is_told_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"on Debian and Ubuntu: apt install python3\.\d+-venv"):
+        install.main("requirements.lock", "inputs")
