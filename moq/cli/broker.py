@@ -21,6 +21,8 @@ from moq.config import QUIC_ENGINES, BrokerConfig, load_config
 if TYPE_CHECKING:
     from moq.cli.connection import Commands
 
+logger = logging.getLogger(__name__)
+
 EXAMPLES = """
   moq broker
   moq broker --tcp-port 0 --tls-port 0 --quic-port 0 --http-port 0     any free ports; the ready line names them
@@ -93,8 +95,10 @@ async def _serve(config: BrokerConfig) -> None:
     stop = _stop_on_signals()
     async with Server(config) as server:
         write_line(json.dumps({"event": "ready", **server.ports}))
+        addresses = ", ".join(f"{name} {config.host}:{port}" for name, port in server.ports.items())
+        logger.info("listening on %s; data in %s", addresses, config.data_dir)
         await stop.wait()
-        logging.getLogger(__name__).info("stopping: no new connections, sending what is left")
+        logger.info("stopping: no new connections, sending what is left")
 
 
 def _stop_on_signals() -> asyncio.Event:

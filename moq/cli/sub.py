@@ -19,7 +19,6 @@ EXAMPLES = """
   moq sub quic://localhost:14567 'room/#'
   moq sub tcp://localhost:1883 room/+/temp --json | jq .payload
   moq sub quic://localhost:14567 camera/door -c 1 --raw > picture.jpg
-  moq sub tcp://localhost:1883 engine/rpm --period 1000
   moq sub tls://localhost:8883 'jobs/#' --group workers -q 2
 """
 
@@ -32,7 +31,10 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("-c", "--count", type=connection.count, metavar="COUNT", help="stop after this many messages")
     connection.add_qos(parser)
     parser.add_argument(
-        "--period", type=connection.count, metavar="MS", help="at most one message per topic and period"
+        "--period",
+        type=connection.count,
+        metavar="MS",
+        help="ask for at most one message per topic and period (this version of the broker refuses it)",
     )
     parser.add_argument("--group", metavar="G", help="share the messages with the other members of this group")
     add_output_options(parser)

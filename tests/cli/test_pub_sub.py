@@ -125,6 +125,12 @@ def test_one_member_of_a_group_gets_each_message(broker: Broker) -> None:
     assert sorted(one.stdout + other.stdout) == ["group/x first", "group/x second"]
 
 
+def test_what_the_broker_refuses_is_exit_code_4(broker: Broker) -> None:
+    done = moq("sub", broker.url("tcp"), "period/x", "--period", "1000", "-c", "1")
+    assert (done.returncode, done.stdout) == (4, b"")
+    assert done.stderr.startswith(b"moq: SUBSCRIBE 'period/x': ")
+
+
 def test_too_few_messages_in_time_is_exit_code_5(broker: Broker) -> None:
     done = moq("sub", broker.url("tcp"), "silence", "-c", "1", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (5, b"")
