@@ -21,14 +21,15 @@ for _name in ("moq", "moq.wire"):
     _package.__path__ = [str(ROOT / _name.replace(".", "/"))]
     sys.modules[_name] = _package
 
-from moq.wire import mmqp  # noqa: E402
-from scripts.wire_codec import Dialect, codec_source  # noqa: E402
+from moq.wire import header, mmqp  # noqa: E402
+from scripts.wire_codec import codec_source  # noqa: E402
+from scripts.wire_layout import Dialect  # noqa: E402
 from scripts.wire_tables import with_tables  # noqa: E402
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file with its text."""
-    dialect = Dialect(mmqp, mmqp.PACKETS)
+    dialect = Dialect(mmqp, mmqp.PACKETS, header)
     document = ROOT / "docs/protocol.md"
     return {
         ROOT / "moq/wire/_mmqp.py": ruff_formatted(codec_source(dialect)),

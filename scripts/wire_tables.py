@@ -26,7 +26,7 @@ from moq.wire.fields import (
     When,
     layout,
 )
-from scripts.wire_codec import FLAGS, Dialect, control_byte, wire_order
+from scripts.wire_layout import FLAGS, Dialect, control_byte
 
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 BITS = range(7, -1, -1)
@@ -116,9 +116,9 @@ def field_rows(dialect: Dialect, struct: type) -> Iterator[str]:
     for field in layout(struct):
         if isinstance(field.kind, ControlBits):
             yield row(field.name, f"{field.kind.name} in the control byte", "always", comments[field.name])
-    if preamble := getattr(struct, "PREAMBLE", ""):
-        yield row("protocol name", "short string", "always", f"`{preamble}`")
-    for field in wire_order(struct):
+    if preamble := getattr(struct, "PREAMBLE", b""):
+        yield row("protocol name", "short string", "always", f"`{preamble[1:].decode()}`")
+    for field in dialect.wire_order(struct):
         if field is not FLAGS:
             yield row(field.name, form(dialect, field.kind), presence(field), comments[field.name])
             continue

@@ -882,7 +882,7 @@ DECODERS: dict[int, Decoder] = {
     0xB0: decode_typereq,
     0xC0: decode_pubtype,
 }
-"""By control byte, RLF bits zero."""
+"""By control byte, of which only type and flags are set."""
 
 ENCODERS: dict[type[Packet], Callable[..., bytes]] = {
     ConReq: encode_conreq,
@@ -901,4 +901,4 @@ ENCODERS: dict[type[Packet], Callable[..., bytes]] = {
 }
 
 STREAMED = frozenset({0x70, 0x71, 0x72})
-"""Control bytes, RLF bits zero, of the packets whose payload may be larger than memory."""
+"""Control bytes, likewise, of the packets whose payload may be larger than memory."""

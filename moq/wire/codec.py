@@ -25,7 +25,7 @@ def take_string(buf: bytes, pos: int, end: int, name: str) -> tuple[str, int]:
     stop = start + buf[pos]
     if stop > end:
         raise truncated(((name, stop - pos),), end - pos)
-    return _text(buf[start:stop], name), stop
+    return decode_text(buf[start:stop], name), stop
 
 
 def take_long_string(buf: bytes, pos: int, end: int, name: str) -> tuple[str, int]:
@@ -36,7 +36,7 @@ def take_long_string(buf: bytes, pos: int, end: int, name: str) -> tuple[str, in
     stop = start + (buf[pos] << 8 | buf[pos + 1])
     if stop > end:
         raise truncated(((name, stop - pos),), end - pos)
-    return _text(buf[start:stop], name), stop
+    return decode_text(buf[start:stop], name), stop
 
 
 def take_binary(buf: bytes, pos: int, end: int, name: str) -> tuple[bytes, int]:
@@ -50,7 +50,19 @@ def take_binary(buf: bytes, pos: int, end: int, name: str) -> tuple[bytes, int]:
     return buf[start:stop], stop
 
 
-def _text(data: bytes, name: str) -> str:
+def take_long_binary(buf: bytes, pos: int, end: int, name: str) -> tuple[bytes, int]:
+    """Read bytes with a two-byte length."""
+    start = pos + 2
+    if start > end:
+        raise truncated(((name, 2),), end - pos)
+    stop = start + (buf[pos] << 8 | buf[pos + 1])
+    if stop > end:
+        raise truncated(((name, stop - pos),), end - pos)
+    return buf[start:stop], stop
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """The text of a string: well-formed UTF-8, which has no surrogates, without U+0000."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -95,15 +107,19 @@ def put_string(text: str, name: str) -> bytes:
 
 def put_long_string(text: str, name: str) -> bytes:
     """A string with a two-byte length."""
-    data = _utf8(text, name)
-    if len(data) > MAX_LONG:
-        raise LocalProtocolError(f"{name} has {len(data)} bytes; at most {MAX_LONG} fit its length")
-    return len(data).to_bytes(2, "big") + data
+    return put_long_binary(_utf8(text, name), name)
 
 
 def put_binary(data: bytes, name: str) -> bytes:
     """Bytes with a one-byte length."""
     return short_length(data, name) + data
+
+
+def put_long_binary(data: bytes, name: str) -> bytes:
+    """Bytes with a two-byte length."""
+    if len(data) > MAX_LONG:
+        raise LocalProtocolError(f"{name} has {len(data)} bytes; at most {MAX_LONG} fit its length")
+    return len(data).to_bytes(2, "big") + data
 
 
 def short_length(items: Sized, name: str) -> bytes:
@@ -125,6 +141,11 @@ def _utf8(text: str, name: str) -> bytes:
 def unfit(name: str, value: int, maximum: int) -> LocalProtocolError:
     """A value does not fit its bits."""
     return LocalProtocolError(f"{name} is {value}; expected 0 to {maximum}")
+
+
+def too_young(name: str, value: object, version: int) -> LocalProtocolError:
+    """A field is set that came with a later version than the one spoken."""
+    return LocalProtocolError(f"{name} is {value!r}; there is no such field before version {version}")
 
 
 def out_of_range(struct: object) -> LocalProtocolError | None:

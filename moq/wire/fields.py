@@ -5,9 +5,10 @@ says what it is with one of the kinds below. Nothing here encodes or decodes: `s
 into straight-line code, tables and tests, for every dialect alike.
 
     flag byte     stands where its first bit is declared (a member of a union begins with it: bits 7-6 are its TAG)
-    control byte  the first byte of the fixed header; its two low bits belong to the packet
+    control byte  the first byte of the fixed header; its low bits belong to the packet: two in MMQP, four in MQTT
 
-A bit nobody declared is reserved: it is sent as zero and refused otherwise.
+A bit nobody declared is reserved: it is sent as zero and refused otherwise. A field may be younger than the protocol
+(`Since`): the layout of an older version goes without it.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class ControlBits(Bits):
-    """The same in the two low bits of the control byte."""
+    """The same in the low bits of the control byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,40 @@ class When:
 
     field: str
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """The field is there unless an earlier field has this value; then it is `absent`."""
+
+    field: str
+    value: int
+    absent: int
+
+
+@dataclass(frozen=True, slots=True)
+class IfMore:
+    """The packet may end before this field, which then is `absent`; so may every field after it."""
+
+    absent: int | None
+
+
+Presence: TypeAlias = Present | When | Unless | IfMore
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The field came with this version of the protocol; before it, it is `absent`."""
+
+    version: int
+    absent: int | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyList:
+    """The properties of MQTT 5, those allowed in `scope`: a packet, or the will."""
+
+    scope: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +150,7 @@ class Repeated:
     is_counted: bool
 
 
-Kind: TypeAlias = Number | Sized | Rest | Bits | ControlBits | Nested | OneOf | Repeated
+Kind: TypeAlias = Number | Sized | Rest | Bits | ControlBits | PropertyList | Nested | OneOf | Repeated
 
 _U8 = Number("u8", "B", 1)
 _U16 = Number("u16", "H", 2)
@@ -127,6 +162,7 @@ U64 = Annotated[int, Number("u64", "Q", 8)]
 ShortString = Annotated[str, Sized("short string", _U8, is_text=True)]
 ShortBinary = Annotated[bytes, Sized("short binary", _U8, is_text=False)]
 LongString = Annotated[str, Sized("long string", _U16, is_text=True)]
+LongBinary = Annotated[bytes, Sized("long binary", _U16, is_text=False)]
 RestOfPacket = Annotated[bytes, Rest()]
 
 T = TypeVar("T")
@@ -143,18 +179,22 @@ class Field:
 
     name: str
     kind: Kind
-    presence: Present | When | None
+    presence: Presence | None
+    since: Since | None = None
 
 
-def layout(struct: type) -> tuple[Field, ...]:
-    """The fields of a packet or structure, in wire order."""
+def layout(struct: type, version: int | None = None) -> tuple[Field, ...]:
+    """The fields of a packet or structure, in wire order; those of one version if the protocol has several."""
     hints = typing.get_type_hints(struct, include_extras=True)
-    return tuple(_field(field.name, hints[field.name]) for field in dataclasses.fields(struct))
+    declared = (_field(field.name, hints[field.name]) for field in dataclasses.fields(struct))
+    return tuple(
+        field for field in declared if version is None or field.since is None or field.since.version <= version
+    )
 
 
-def has_flag_byte(struct: type) -> bool:
+def has_flag_byte(struct: type, version: int | None = None) -> bool:
     """True if the structure has a byte of flags."""
-    return hasattr(struct, "TAG") or any(flag_bits(field) is not None for field in layout(struct))
+    return hasattr(struct, "TAG") or any(flag_bits(field) is not None for field in layout(struct, version))
 
 
 def flag_bits(field: Field) -> Bits | Present | None:
@@ -166,45 +206,46 @@ def flag_bits(field: Field) -> Bits | Present | None:
     return None
 
 
-def reserved_mask(struct: type) -> int:
+def reserved_mask(struct: type, version: int | None = None) -> int:
     """The bits of the flag byte that must be zero."""
     used = TAG.mask if hasattr(struct, "TAG") else 0
-    for field in layout(struct):
+    for field in layout(struct, version):
         bits = flag_bits(field)
         used |= bits.mask if bits is not None else 0
     return 0xFF & ~used
 
 
 def control_flags(packet: type) -> Iterator[int]:
-    """Every value the two low bits of this packet's control byte may take."""
+    """Every value the low bits of this packet's control byte may take."""
     fields = [field.kind for field in layout(packet) if isinstance(field.kind, ControlBits)]
     mask = sum(bits.mask for bits in fields)
-    for flags in range(4):
-        legal = all((flags & bits.mask) >> bits.low <= bits.maximum for bits in fields)
-        if legal and flags & ~mask == getattr(packet, "CONTROL", 0):
-            yield flags
+    for flags in range(mask + 1):
+        if flags & ~mask == 0 and all((flags & bits.mask) >> bits.low <= bits.maximum for bits in fields):
+            yield flags | getattr(packet, "CONTROL", 0)
 
 
 def _field(name: str, hint: object) -> Field:
     """Read one annotation: `Annotated[U16 | None, Present(6, "KPAL")]`."""
-    presence = None
+    presence = since = None
     if typing.get_origin(hint) is Annotated:
         value, *marks = typing.get_args(hint)
-        if isinstance(marks[0], Present | When):
-            presence = marks[0]
-            hint = next(option for option in typing.get_args(value) if option is not type(None))
-    return Field(name, _kind(hint), presence)
-
-
-def _kind(hint: object) -> Kind:
+        presence = next((mark for mark in marks if isinstance(mark, Presence)), None)
+        since = next((mark for mark in marks if isinstance(mark, Since)), None)
+        kinds = [mark for mark in marks if mark is not presence and mark is not since]
+        if kinds:
+            return Field(name, _kind(value, kinds[0]), presence, since)
+        hint = next(option for option in typing.get_args(value) if option is not type(None))
     if typing.get_origin(hint) is Annotated:
-        value, mark = typing.get_args(hint)
-        if isinstance(mark, Count | UpToEnd):
-            (element,) = typing.get_args(value)
-            return Repeated(_element(element), isinstance(mark, Count))
-        assert isinstance(mark, Number | Sized | Rest | Bits), mark
-        return mark
-    return _element(hint)
+        return Field(name, _kind(*typing.get_args(hint)), presence, since)
+    return Field(name, _element(hint), presence, since)
+
+
+def _kind(value: object, mark: object) -> Kind:
+    if isinstance(mark, Count | UpToEnd):
+        (element,) = typing.get_args(value)
+        return Repeated(_element(element), isinstance(mark, Count))
+    assert isinstance(mark, Number | Sized | Rest | Bits | PropertyList), mark
+    return mark
 
 
 def _element(hint: object) -> Sized | Nested | OneOf:

@@ -5,7 +5,7 @@ RLF is the number of length bytes minus one; the length counts what follows it a
 
 from moq.errors import LocalProtocolError, NotShortest, RemoteProtocolError, Truncated
 from moq.reasons import Reason
-from moq.wire.mmqp import PROTOCOL_NAME
+from moq.wire.mmqp import ConReq
 
 RLF = 0b0000_1100
 """The bits of the control byte that say how many bytes the length has."""
@@ -52,7 +52,7 @@ def read_header(buf: bytes, pos: int) -> tuple[int, int] | None:
     return start, start + remaining
 
 
-_PREAMBLE = bytes((len(PROTOCOL_NAME),)) + PROTOCOL_NAME.encode()
+_PREAMBLE = ConReq.PREAMBLE
 
 
 def take_preamble(buf: bytes, pos: int, end: int) -> int:

@@ -172,7 +172,7 @@ class ConReq:
     """CONREQ opens a session: client to broker, the first packet of every connection."""
 
     TYPE: ClassVar[int] = 1
-    PREAMBLE: ClassVar[str] = PROTOCOL_NAME
+    PREAMBLE: ClassVar[bytes] = b"\x04" + PROTOCOL_NAME.encode()
 
     resume: Annotated[bool, ControlBits(1, 1, "RES", 1)] = False  # go on with the session of this client identifier
     version: U8 = VERSION_MOQ_1  # 255: MoQ 1
