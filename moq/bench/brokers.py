@@ -47,6 +47,9 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 LOG: Final = "broker.log"
 
+QH3_STREAMS: Final = 100
+"""qh3 lets its peer open about so many streams at once; a subscriber to more topics needs the other engine."""
+
 BROKER_CPU: Final = 0
 GENERATOR_CPU: Final = 1
 
@@ -62,6 +65,20 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientEngines:
+    """The QUIC engines of the generator."""
+
+    publisher: str
+    subscriber: str
+
+    @classmethod
+    def choose(cls, wanted: str | None, streams: int) -> ClientEngines:
+        """The faster engine where it is there and does: the generator should not be what limits a QUIC broker."""
+        fast = wanted or ("qh3" if importlib.util.find_spec("qh3") else "aioquic")
+        return cls(fast, fast if wanted or streams <= QH3_STREAMS else "aioquic")
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """A broker that accepts connections."""
 
@@ -69,12 +86,19 @@ class Running:
     dialect: Dialect
     target: Target
     ca: Path | None
-    client_engine: str
+    engines: ClientEngines
 
-    async def connect(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
-        """Open a connection of the load generator."""
+    async def connect_publisher(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
+        """Open a connection that publishes."""
+        return await self._connect(make_handler, self.engines.publisher)
+
+    async def connect_subscriber(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
+        """Open a connection that subscribes."""
+        return await self._connect(make_handler, self.engines.subscriber)
+
+    async def _connect(self, make_handler: Callable[[Link], LinkHandler], engine: str) -> Link:
         return await transports.connect(
-            self.target, make_handler, ca=self.ca, server_name="localhost", quic_engine=self.client_engine
+            self.target, make_handler, ca=self.ca, server_name="localhost", quic_engine=engine
         )
 
     def usage(self) -> Usage:
@@ -89,19 +113,16 @@ class Contender:
     name: str
     transport: str
     engine: str = "aioquic"
+    profile: Path | None = None
+    """Where to write what cProfile sees of a broker of ours."""
 
     @contextlib.asynccontextmanager
-    async def run(self, client_engine: str) -> AsyncIterator[Running]:
+    async def run(self, engines: ClientEngines) -> AsyncIterator[Running]:
         """Start it, stop it at the end."""
         with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
             start = _mosquitto if self.name == MOSQUITTO else _moq
-            async with start(self, Path(directory), client_engine) as running:
+            async with start(self, Path(directory), engines) as running:
                 yield running
-
-
-def default_client_engine() -> str:
-    """The faster engine if it is there: the generator should not be what limits a QUIC broker."""
-    return "qh3" if importlib.util.find_spec("qh3") else "aioquic"
 
 
 def usage(pid: int) -> Usage:
@@ -130,18 +151,20 @@ def pin_broker() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _moq(contender: Contender, directory: Path, client_engine: str) -> AsyncIterator[Running]:
-    command = [sys.executable, "-m", "moq.cli", "broker", "--data-dir", str(directory), "--host", "127.0.0.1"]
+async def _moq(contender: Contender, directory: Path, engines: ClientEngines) -> AsyncIterator[Running]:
+    profiler = ["-m", "cProfile", "-o", str(contender.profile)] if contender.profile else []
+    command = [sys.executable, *profiler, "-m", "moq.cli", "broker"]
+    command += ["--data-dir", str(directory), "--host", "127.0.0.1"]
     for port in ("tcp", "tls", "quic", "http"):
         command += [f"--{port}-port", "0"]
     async with started([*command, "--quic-engine", contender.engine], directory) as process:
         ready = await ready_line(process, directory)
         target = Target(contender.transport, "127.0.0.1", ready[contender.transport])
-        yield Running(process.pid, MMQP(), target, authority.paths(directory).ca, client_engine)
+        yield Running(process.pid, MMQP(), target, authority.paths(directory).ca, engines)
 
 
 @contextlib.asynccontextmanager
-async def _mosquitto(contender: Contender, directory: Path, client_engine: str) -> AsyncIterator[Running]:
+async def _mosquitto(contender: Contender, directory: Path, engines: ClientEngines) -> AsyncIterator[Running]:
     program = find_mosquitto()
     if program is None:
         raise ConfigError("mosquitto is not installed (Debian: apt install mosquitto), or leave it out: --rival none")
@@ -150,7 +173,7 @@ async def _mosquitto(contender: Contender, directory: Path, client_engine: str) 
     config.write_text(MOSQUITTO_CONFIG.format(port=port))
     async with started([program, "-c", str(config)], directory) as process:
         await _accepting(port)
-        yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, client_engine)
+        yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, engines)
 
 
 def find_mosquitto() -> str | None:

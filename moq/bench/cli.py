@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import json
 import sys
+import tempfile
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moq.bench import brokers, report
-from moq.bench.brokers import MOSQUITTO, Contender
+from moq.bench.brokers import MOSQUITTO, ClientEngines, Contender
 from moq.bench.load import Shape
 from moq.bench.measure import measure, median
 from moq.cli import connection
@@ -37,7 +39,7 @@ class Measurable(Protocol):
     def name(self) -> str:
         """As the tables call it."""
 
-    def run(self, client_engine: str) -> AbstractAsyncContextManager[Running]:
+    def run(self, engines: ClientEngines) -> AbstractAsyncContextManager[Running]:
         """Start it, stop it at the end."""
 
 
@@ -47,6 +49,7 @@ EXAMPLES = """
   moq bench --publishers 4 --subscribers 25 --size 1000
   moq bench --shape 1-1 --rate 5000                 latency at a given rate, counted from when a message was due
   moq bench --repeat 5 --markdown                   the tables of docs/benchmarks.md
+  moq bench --shape 1-1 --transport tcp --rival none --repeat 1 --profile
   moq bench relay --streams 1,10,100,1000           how near QUIC comes to a relay without a broker
 
 Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
@@ -70,6 +73,7 @@ def add_parser(commands: Commands) -> None:
     shape.add_argument("--qos", type=int, default=0, choices=(0, 1, 2), help="of publishers and subscribers")
     shape.add_argument("--rate", type=float, metavar="N", help="messages per second; without it as many as possible")
     add_run_options(parser)
+    parser.add_argument("--profile", action="store_true", help="also where our broker's time goes; it is slower so")
     who = parser.add_argument_group("contenders")
     who.add_argument(
         "--transport",
@@ -93,7 +97,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--window", type=int, metavar="N", help="messages on their way (default: by size and QoS)")
     run.add_argument("--block", type=int, metavar="N", help="messages in one write (default: an eighth of the window)")
     run.add_argument("--quic-engine", choices=QUIC_ENGINES, default="aioquic", help="of the broker (default: aioquic)")
-    run.add_argument("--client-engine", choices=QUIC_ENGINES, help="of the generator (default: qh3 if installed)")
+    run.add_argument("--client-engine", choices=QUIC_ENGINES, help="of the generator (default: the faster that does)")
     output = parser.add_argument_group("output").add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object with every run")
     output.add_argument("--markdown", action="store_true", help="tables as Markdown, with machine and date")
@@ -106,11 +110,16 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace) -> int:
     shapes = _shapes(args)
-    contenders = [Contender(f"moq {transport}", transport, args.quic_engine) for transport in args.transport]
-    if args.rival != "none":
-        contenders.append(Contender(MOSQUITTO, "tcp"))
-    results = await measure_all(contenders, shapes, args)
-    show(results, args, against=args.rival)
+    with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
+        profiles = {name: Path(directory) / name if args.profile else None for name in args.transport}
+        contenders = [Contender(f"moq {name}", name, args.quic_engine, path) for name, path in profiles.items()]
+        if args.rival != "none":
+            contenders.append(Contender(MOSQUITTO, "tcp"))
+        results = await measure_all(contenders, shapes, args)
+        show(results, args, against=args.rival)
+        for name, path in profiles.items():
+            if path is not None:
+                print(f"\nmoq {name}, last run:\n\n{report.profile(path, markdown=args.markdown)}")
     return exit_code(results)
 
 
@@ -119,7 +128,7 @@ async def measure_all(
 ) -> dict[Shape, dict[str, list[Result]]]:
     """Every contender in every shape, taking turns, so that a busy minute of the machine hits all of them."""
     brokers.pin_generator()
-    engine = args.client_engine or brokers.default_client_engine()
+    engines = ClientEngines.choose(args.client_engine, max(shape.publishers * shape.topics for shape in shapes))
     results: dict[Shape, dict[str, list[Result]]] = {
         shape: {contender.name: [] for contender in contenders} for shape in shapes
     }
@@ -127,7 +136,7 @@ async def measure_all(
         for shape in shapes:
             for contender in contenders:
                 print(f"{turn + 1}/{args.repeat}  {shape}  {contender.name} …", end=" ", file=sys.stderr, flush=True)
-                async with contender.run(engine) as running:
+                async with contender.run(engines) as running:
                     result = await measure(running, shape, args.warm_up, args.duration)
                 results[shape][contender.name].append(result)
                 print(f"{result.deliveries_per_s:,.0f}/s", file=sys.stderr, flush=True)
@@ -154,7 +163,8 @@ def show(results: dict[Shape, dict[str, list[Result]]], args: argparse.Namespace
         medians = {name: median(runs) for name, runs in contenders.items()}
         heading = f"### {shape}" if args.markdown else str(shape)
         print(f"\n{heading}\n" + ("\n" if args.markdown else ""), end="")
-        headings = [f"to {against}" if text == "ratio" else text for text in report.HEADINGS]
+        ratio = f"to {against}" if against in medians else "ratio"
+        headings = [ratio if text == "ratio" else text for text in report.HEADINGS]
         print(report.table(headings, report.rows(medians, against), markdown=args.markdown))
         if note := report.disturbance(list(medians.values())):
             print(("\n" if args.markdown else "") + note)

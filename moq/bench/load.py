@@ -36,6 +36,8 @@ MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """A rate beyond what the broker takes piles up in the generator; past this the run ends as overloaded."""
 CLOSED_LOOP_BYTES: Final = 256 * 1024
 """The default window: well under what the broker holds for one subscriber before it drops at QoS 0."""
+ACKNOWLEDGED_MESSAGES: Final = 400
+"""The default window above QoS 0: well under the thousand that brokers let one client have unacknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Shape:
         """The window."""
         if self.window is not None:
             return self.window
-        return 100 if self.qos else max(8, min(2000, CLOSED_LOOP_BYTES // self.payload_bytes))
+        return ACKNOWLEDGED_MESSAGES if self.qos else max(8, min(2000, CLOSED_LOOP_BYTES // self.payload_bytes))
 
     def __str__(self) -> str:
         text = f"{self.publishers}→{self.subscribers}, {self.payload_bytes} B, QoS {self.qos}"
@@ -202,6 +204,11 @@ class Subscriber(Connection):
         self._tally = tally
         self._first_answers = first_answers
 
+    @property
+    def streams(self) -> int:
+        """Lanes on which messages came."""
+        return len(self._readers)
+
     def messages_received(self, lane_id: int, data: bytes) -> None:
         """Check what came."""
         now_ns = time.perf_counter_ns()
@@ -249,16 +256,16 @@ class Load:
         self._window = max(1, shape.messages_on_their_way() // shape.publishers)
         self._block = min(self._window, shape.block or max(1, self._window // 8))
 
-    async def open(self, connect: Connect) -> None:
+    async def open(self, connect_publisher: Connect, connect_subscriber: Connect) -> None:
         """Connect everybody: subscribers first, so that the first message already finds them."""
         shape, dialect = self.shape, self._dialect
         flows = range(shape.publishers * shape.topics)
         for number in range(shape.subscribers):
-            subscriber = await self._connect(connect, Subscriber, f"bench-sub-{number}")
+            subscriber = await self._connect(connect_subscriber, Subscriber, f"bench-sub-{number}")
             self._subscribers.append(subscriber)
             await subscriber.ask(dialect.subscribe(flows, shape.qos))
         for number in range(shape.publishers):
-            publisher = await self._connect(connect, Publisher, f"bench-pub-{number}")
+            publisher = await self._connect(connect_publisher, Publisher, f"bench-pub-{number}")
             self._publishers.append(publisher)
             await publisher.ask(dialect.register(flows[number * shape.topics : (number + 1) * shape.topics]))
         self._make_flows()
@@ -342,6 +349,11 @@ class Load:
             await asyncio.sleep(DRAIN_STEP_S)
         for subscriber in self._subscribers:
             self.tally.lost += sum(place.flow.next_seq - place.seq for place in subscriber.places)
+
+    @property
+    def streams(self) -> int:
+        """Lanes on which the subscriber with the most of them got messages."""
+        return max(subscriber.streams for subscriber in self._subscribers)
 
     def close(self) -> None:
         """End all connections."""

@@ -32,6 +32,8 @@ class Result:
     repeated: int
     disordered: int
     is_overloaded: bool
+    streams: int
+    """On which the messages came to one subscriber: as many as topics, if the transport has streams."""
     duration_s: float
     broker_cpu_s: float
     broker_cpu_share: float
@@ -56,7 +58,7 @@ async def measure(running: Running, shape: Shape, warm_up_s: float, duration_s: 
     """Put this load on a broker."""
     load = Load(shape, running.dialect)
     try:
-        await load.open(running.connect)
+        await load.open(running.connect_publisher, running.connect_subscriber)
         gc.collect()
         gc.disable()
         load.start()
@@ -101,6 +103,7 @@ async def _count(load: Load, running: Running, duration_s: float) -> Result:
         repeated=tally.repeated,
         disordered=tally.disordered,
         is_overloaded=load.is_overloaded,
+        streams=load.streams,
         duration_s=seconds,
         broker_cpu_s=after.cpu_s - before.cpu_s,
         broker_cpu_share=(after.cpu_s - before.cpu_s) / seconds,
@@ -129,6 +132,7 @@ def median(results: list[Result]) -> Result:
         repeated=sum(result.repeated for result in results),
         disordered=sum(result.disordered for result in results),
         is_overloaded=any(result.is_overloaded for result in results),
+        streams=int(middle("streams")),
         duration_s=middle("duration_s"),
         broker_cpu_s=middle("broker_cpu_s"),
         broker_cpu_share=middle("broker_cpu_share"),

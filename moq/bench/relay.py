@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator, Sequence
 
+    from moq.bench.brokers import ClientEngines
     from moq.bench.cli import Measurable
     from moq.cli.connection import Commands
 
@@ -54,7 +55,7 @@ class Relay:
     engine: str
 
     @contextlib.asynccontextmanager
-    async def run(self, client_engine: str) -> AsyncIterator[Running]:
+    async def run(self, engines: ClientEngines) -> AsyncIterator[Running]:
         """Start it, stop it at the end."""
         with tempfile.TemporaryDirectory(prefix="moq-bench-") as name:
             directory = Path(name)
@@ -62,7 +63,7 @@ class Relay:
             async with started(command, directory) as process:
                 ready = await ready_line(process, directory)
                 target = Target("quic", "127.0.0.1", ready["quic"])
-                yield Running(process.pid, RelayDialect(), target, directory / "certs" / "ca.pem", client_engine)
+                yield Running(process.pid, RelayDialect(), target, directory / "certs" / "ca.pem", engines)
 
 
 def add_parser(commands: Commands) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import pstats
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from moq.bench.brokers import find_mosquitto
 from moq.bench.latencies import PERCENTILES
@@ -33,6 +34,7 @@ HEADINGS = (
 )
 
 NOTEWORTHY_SHARE = 0.1
+PROFILED_FUNCTIONS = 20
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool) -> str:
@@ -98,6 +100,21 @@ def disturbance(results: Sequence[Result]) -> str:
     if share < NOTEWORTHY_SHARE:
         return ""
     return f"Other processes kept {share:.1f} of {os.cpu_count()} processors busy meanwhile: the figures are too low."
+
+
+def profile(path: Path, *, markdown: bool) -> str:
+    """The functions in which the broker spent its time, and their share of it."""
+    stats = cast("dict[tuple[str, int, str], tuple[int, int, float, float, object]]", pstats.Stats(str(path)).stats)  # type: ignore[attr-defined]
+    busy = {function: row for function, row in stats.items() if "select.epoll" not in function[2]}
+    total_s = sum(own_s for _, _, own_s, _, _ in busy.values())
+    longest = sorted(busy.items(), key=lambda item: item[1][2], reverse=True)[:PROFILED_FUNCTIONS]
+    cells = [[_function(*function), f"{row[2] / total_s:.1%}", f"{row[1]:,}"] for function, row in longest]
+    return table(("function", "of its time", "calls"), cells, markdown=markdown)
+
+
+def _function(path: str, line: int, name: str) -> str:
+    """Built-in functions have no file."""
+    return name.strip("<>") if path == "~" else f"{'/'.join(Path(path).parts[-2:])}:{line} {name}"
 
 
 def machine() -> dict[str, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 needs_mosquitto = pytest.mark.skipif(brokers.find_mosquitto() is None, reason="mosquitto is not installed")
 
-BRIEFLY = ["--repeat", "1", "--duration", "0.2", "--warm-up", "0.05", "--client-engine", "aioquic"]
+BRIEFLY = ["--repeat", "1", "--duration", "0.2", "--warm-up", "0.05"]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,7 @@ def test_every_transport_delivers_all_at_every_qos(qos: str, capsys: pytest.Capt
     for result in results:
         assert result["median"]["is_clean"]
         assert result["median"]["deliveries_per_s"] > 0
+        assert result["median"]["streams"] >= (4 if result["contender"] == "moq quic" else 1)
         assert list(result["median"]["latency_us"]) == [f"p{percent:g}" for percent in PERCENTILES]
         assert result["median"]["broker_rss_bytes"] > 1_000_000
 
@@ -56,6 +57,13 @@ def test_a_rate_is_not_exceeded(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench("--shape", "1-1", "--rate", "1000", "--transport", "tcp", "--rival", "none", "--json") == Exit.OK
     (result,) = figures(capsys)
     assert 0 < result["median"]["messages_per_s"] < 2000
+
+
+def test_a_profile_names_the_functions_of_the_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("--shape", "1-1", "--transport", "tcp", "--rival", "none", "--profile") == Exit.OK
+    profile = capsys.readouterr().out.partition("moq tcp, last run:")[2].split()
+    assert profile[:5] == ["function", "of", "its", "time", "calls"]
+    assert any(word.startswith("broker/") for word in profile)
 
 
 @needs_mosquitto
@@ -92,6 +100,13 @@ def test_what_cannot_be_measured_is_refused(
     assert complaint in capsys.readouterr().err
 
 
+def test_a_subscriber_to_many_topics_has_an_engine_that_takes_as_many_streams() -> None:
+    assert brokers.ClientEngines.choose("qh3", 1000).subscriber == "qh3"
+    assert brokers.ClientEngines.choose(None, 1000).subscriber == "aioquic"
+    few = brokers.ClientEngines.choose(None, 10)
+    assert few.subscriber == few.publisher
+
+
 def make_result(**changes: Any) -> Result:
     values: dict[str, Any] = {
         "deliveries_per_s": 1000.0,
@@ -101,6 +116,7 @@ def make_result(**changes: Any) -> Result:
         "repeated": 0,
         "disordered": 0,
         "is_overloaded": False,
+        "streams": 1,
         "duration_s": 2.0,
         "broker_cpu_s": 1.0,
         "broker_cpu_share": 0.5,
