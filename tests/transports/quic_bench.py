@@ -33,9 +33,9 @@ class Bench:
         self.accepted.put_nowait(recorder)
         return recorder
 
-    async def serve(self, options: QUICOptions | None = None) -> quic.Listener:
+    async def serve(self, options: QUICOptions | None = None, *, host: str = "127.0.0.1") -> quic.Listener:
         listener = await quic.serve(
-            "127.0.0.1",
+            host,
             0,
             self.accept,
             certificate=self.certificates.server,
@@ -47,10 +47,16 @@ class Bench:
         return listener
 
     async def connect(
-        self, port: int, options: QUICOptions | None = None, *, server_name: str = "localhost", **more: object
+        self,
+        port: int,
+        options: QUICOptions | None = None,
+        *,
+        host: str = "127.0.0.1",
+        server_name: str = "localhost",
+        **more: object,
     ) -> Recorder:
         link = await quic.connect(
-            "127.0.0.1",
+            host,
             port,
             self.record,
             ca=self.certificates.ca,

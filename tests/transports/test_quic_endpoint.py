@@ -62,8 +62,17 @@ def initial(version: int, size: int = 1200) -> bytes:
     return (b"\xc0" + version.to_bytes(4, "big") + b"\x08DESTINAT\x04SRCE").ljust(size, b"\x00")
 
 
-async def echo_once(bench: Bench, port: int, options: QUICOptions | None = None) -> None:
-    client = await bench.connect(port, options)
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+async def echo_once(bench: Bench, port: int, options: QUICOptions | None = None, *, host: str = "127.0.0.1") -> None:
+    client = await bench.connect(port, options, host=host)
     server = await bench.accepted.get()
     client.link.control.write(b"alive?")
     assert await server.received(6) == b"alive?"
@@ -125,6 +134,24 @@ async def test_a_listener_may_ask_clients_to_prove_their_address(bench: Bench) -
     assert not listener._handshakes
     transport.close()
     await echo_once(bench, listener.port, options)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+async def test_every_address_of_a_host_is_served(bench: Bench, host: str) -> None:
+    if host != "127.0.0.1" and not has_ipv6():
+        pytest.skip("this machine has no IPv6 loopback")
+    listener = await bench.serve(host=host)
+    await echo_once(bench, listener.port, host=host)
+
+
+async def test_a_quiet_client_keeps_its_connection(bench: Bench) -> None:
+    options = QUICOptions(idle_timeout_s=0.6, keep_alive_s=0.1)
+    listener = await bench.serve(options)
+    client = await bench.connect(listener.port, options)
+    server = await bench.accepted.get()
+    await asyncio.sleep(1.5)  # time itself is what is tested: more than two idle timeouts
+    client.link.control.write(b"still here")
+    assert await server.received(10) == b"still here"
 
 
 # --- failing to connect --------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import TYPE_CHECKING
 
 import pytest
+from aioquic.quic.stream import QuicStream
 
 from certs import authority
 from tests.transports.quic_pair import CLIENT_ADDRESS, Conditions, Pair
@@ -280,15 +282,17 @@ def test_a_packet_costs_the_same_with_a_thousand_open_streams(
 @both_engines
 def test_streams_that_come_and_go_leave_nothing_behind(certificates: CertificatePaths, engine: str) -> None:
     pair = Pair(certificates, engine, QUICOptions(max_incoming_streams=50)).connect()
-    for _ in range(200):
+    for _ in range(500):
         assert pair.client.engine.streams_left() >= 20
         for _ in range(20):
             pair.client.engine.send(pair.client.engine.open_stream(128), b"a short life", fin=True)
         pair.run_for(0.1)
     pair.run_for(1)
-    assert len(pair.server.finished) == 4000
+    assert len(pair.server.finished) == 10_000
     assert pair.client.engine.stats().open_streams == 0
     assert pair.server.engine.stats().open_streams == 0
+    gc.collect()
+    assert sum(isinstance(thing, QuicStream) for thing in gc.get_objects()) < 20, "only those of the handshakes"
 
 
 def test_the_peer_s_stream_limit_is_known(certificates: CertificatePaths) -> None:

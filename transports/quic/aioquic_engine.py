@@ -146,6 +146,10 @@ class AioquicEngine:
         if stream_id in self._quic._streams:
             self._quic.stop_stream(stream_id, code)
 
+    def ping(self) -> None:
+        """Make the peer answer."""
+        self._quic.send_ping(0)
+
     def close(self, code: int | None, message: str) -> None:
         """End the connection."""
         self._is_closed = True

@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
     from transports.quic.endpoint import Endpoint
     from transports.quic.engine import Address, Engine, Event
+    from transports.quic.options import QUICOptions
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_TIMED_OUT = "the handshake timed out"
+
+MAX_DATAGRAMS_PER_FLUSH = 256
+"""Then the other connections have their turn: 5 ms of work."""
 
 REFUSALS_UNTIL_LOST = 3
 """One ICMP message can be forged or stale; this many with nothing heard in between say that nobody is there."""
@@ -70,7 +74,7 @@ class Connection:
         engine: Engine,
         address: Address,
         *,
-        timeout_s: float,
+        options: QUICOptions,
         on_open: Callable[[Connection, HandshakeCompleted], Owner],
         on_failed: Callable[[Closed], None],
     ) -> None:
@@ -85,7 +89,7 @@ class Connection:
         self._on_failed = on_failed
         self._owner: Owner | None = None
         self._early: list[Event] = []
-        self._deadline: float | None = time.monotonic() + timeout_s
+        self._deadline: float | None = time.monotonic() + options.connect_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_closed = False
@@ -93,10 +97,14 @@ class Connection:
         self._late_datagrams = 0
         self._refusals = 0
         self._is_released = False
+        self._keep_alive_s = options.keep_alive_s if endpoint.is_client else None
+        self._keep_alive_timer: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         """Take datagrams; the endpoint calls `handle_events` and `flush` when it has read all there is."""
         self._refusals = 0
+        self._heard_at = now
         if self._farewell:
             self._repeat_farewell(len(datagrams))
         self.engine.receive(datagrams, address, now)
@@ -141,6 +149,7 @@ class Connection:
         self.is_open = True
         self._deadline = None
         self._owner = self._on_open(self, event)
+        self._keep_alive()
         early, self._early = self._early, []
         for waiting in early:
             self._handle(waiting)
@@ -169,11 +178,16 @@ class Connection:
         try:
             if owner is not None and not self._is_closed:
                 owner.fill(engine.drained())
+            sent = 0
             while datagrams := engine.datagrams_to_send(now):
                 self._endpoint.send(datagrams)
+                sent += len(datagrams)
                 if owner is None or self._is_closed or not (drained := engine.drained()):
                     break
                 owner.fill(drained)
+                if sent >= MAX_DATAGRAMS_PER_FLUSH or self._endpoint.is_full:
+                    self.schedule_flush()
+                    break
             if owner is not None and not self._is_closed:
                 owner.flushed()
         except Exception:
@@ -241,9 +255,21 @@ class Connection:
         else:
             self._arm(now)
 
+    def _keep_alive(self) -> None:
+        """A client asks a silent server whether it is there, which also keeps routers in between from forgetting us."""
+        if self._keep_alive_s is None or self._is_closed:
+            return
+        silence_s = time.monotonic() - self._heard_at
+        if silence_s >= self._keep_alive_s:
+            self.engine.ping()
+            self.schedule_flush()
+            silence_s = 0.0
+        self._keep_alive_timer = self.loop.call_later(self._keep_alive_s - silence_s, self._keep_alive)
+
     def release(self) -> None:
         """The endpoint has forgotten this connection."""
         self._is_released = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._keep_alive_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = None

@@ -48,7 +48,7 @@ class _Attempt:
             endpoint,
             self._engine,
             address,
-            timeout_s=self._options.connect_timeout_s,
+            options=self._options,
             on_open=self._open,
             on_failed=self._failed,
         )

@@ -52,6 +52,11 @@ class Endpoint:
         self._is_closed = False
         loop.add_reader(socket.fileno(), self._on_readable)
 
+    @property
+    def is_full(self) -> bool:
+        """True while the socket takes nothing more."""
+        return bool(self._queue)
+
     # Connections
 
     def add_cid(self, connection: Connection, cid: bytes) -> None:

@@ -176,6 +176,9 @@ class Engine(Protocol):
     def stop(self, stream_id: int, code: int) -> None:
         """Ask the peer to stop sending on a stream."""
 
+    def ping(self) -> None:
+        """Make the peer answer, so that both sides know the other is there."""
+
     def close(self, code: int | None, message: str) -> None:
         """End the connection with an application code, or without one: then the peer sees it vanish."""
 

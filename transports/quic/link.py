@@ -45,6 +45,7 @@ class QUICLane:
         "_outbox",
         "_queued",
         "congested",
+        "is_asleep",
         "is_closed",
         "is_finishing",
         "is_shared",
@@ -55,6 +56,8 @@ class QUICLane:
 
     def __init__(self, link: QUICLink, stream_id: int, key: int, *, is_shared: bool) -> None:
         self.congested = False
+        self.is_asleep = True
+        """True if the link need not look at this lane: nothing is queued and the engine has sent all it got."""
         self.is_closed = False
         self.is_finishing = False
         self.is_shared = is_shared
@@ -80,9 +83,15 @@ class QUICLane:
         """Queue bytes."""
         if self.is_closed or not data:
             return
+        size = len(data)
         self._outbox.append(data)
-        self._queued += len(data)
-        self._link.written(self, len(data))
+        self._queued += size
+        link = self._link
+        link.queued += size
+        if (self._queued > link.lane_mark or link.queued > link.link_mark) and not self.congested:
+            link.congest(self)
+        if self.is_asleep:
+            link.wake(self)
 
     def finish(self) -> None:
         """End this lane after what was written."""
@@ -167,7 +176,16 @@ class QUICLink:
         self._handed: set[int] = set()
         """Streams whose data the engine has not sent yet."""
         self._congested: dict[QUICLane, None] = {}
-        self._queued = 0
+        self._relieved: dict[QUICLane, None] = {}
+        """Congested lanes that have handed something over in this turn."""
+        self._is_congested = False
+        """True from the link's high-water mark to its low one: until then no lane is writable again."""
+        self.queued = 0
+        """Bytes in all outboxes."""
+        self._handover = min(HANDOVER_BYTES, options.high_water_bytes // 2)
+        self.lane_mark = options.high_water_bytes - self._handover
+        """An outbox that passes it is congested: with what the engine was given, that is the high-water mark."""
+        self.link_mark = options.link_high_water_bytes
         self._paused: dict[int, _Incoming] = {}
         self._resumed: list[int] = []
         self._goodbye: tuple[int | None, str] | None = None
@@ -188,7 +206,7 @@ class QUICLink:
     @property
     def unsent(self) -> int:
         """Bytes on all lanes that have not been in a packet yet."""
-        return self._queued + sum(map(self._engine.unsent, self._handed))
+        return self.queued + sum(map(self._engine.unsent, self._handed))
 
     def engine_unsent(self, stream_id: int) -> int:
         """What the engine holds of a stream and has not sent."""
@@ -226,7 +244,7 @@ class QUICLink:
 
     def _forget(self, lane: QUICLane) -> None:
         """The lane's stream is over: its key opens another."""
-        self._queued -= lane.discard()
+        self.queued -= lane.discard()
         self._streams.pop(lane.stream_id, None)
         self._handed.discard(lane.stream_id)
         self._ready.pop(lane, None)
@@ -236,26 +254,24 @@ class QUICLink:
         elif self._lanes.get(lane.key) is lane:
             del self._lanes[lane.key]
 
-    def written(self, lane: QUICLane, size: int) -> None:
-        """A lane was written to: flush at the end of the turn."""
-        self._queued += size
-        options = self._options
-        if not lane.congested and (
-            lane.unsent > options.high_water_bytes or self._queued > options.link_high_water_bytes
-        ):
-            lane.congested = True
-            self._congested[lane] = None
-        if lane.stream_id not in self._handed:
-            self._ready[lane] = None
-            self._connection.schedule_flush()
+    def wake(self, lane: QUICLane) -> None:
+        """A lane has something to hand over: flush at the end of the turn."""
+        lane.is_asleep = False
+        self._ready[lane] = None
+        self._connection.schedule_flush()
+
+    def congest(self, lane: QUICLane) -> None:
+        """A lane, or the link, holds too much."""
+        lane.congested = True
+        self._congested[lane] = None
+        self._is_congested |= self.queued > self.link_mark
 
     def finish(self, lane: QUICLane) -> None:
         """End a lane after what was written to it."""
         if self._lanes.get(lane.key) is lane:
             del self._lanes[lane.key]
-        if lane.stream_id not in self._handed:
-            self._ready[lane] = None
-            self._connection.schedule_flush()
+        if lane.is_asleep:
+            self.wake(lane)
 
     def reset(self, lane: QUICLane, reason: int) -> None:
         """End a lane now."""
@@ -382,19 +398,27 @@ class QUICLink:
         for stream_id in drained:
             self._handed.discard(stream_id)
             lane = self._streams.get(stream_id)
-            if lane is not None and (lane.queued or lane.is_finishing):
+            if lane is None:
+                continue
+            if lane.congested:
+                self._relieved[lane] = None
+            if lane.queued or lane.is_finishing:
                 self._ready[lane] = None
+            else:
+                lane.is_asleep = True
         ready, self._ready = self._ready, {}
         if self._control in ready and not self._is_control_open:
             self._ready[self._control] = ready.pop(self._control)
         now = time.monotonic() if ready else 0.0
         for lane in ready:
             lane.written_at = now
+            if lane.congested:
+                self._relieved[lane] = None
             self._hand_to_engine(lane)
 
     def _hand_to_engine(self, lane: QUICLane) -> None:
-        data = lane.take(HANDOVER_BYTES) if lane.queued else b""
-        self._queued -= len(data)
+        data = lane.take(self._handover) if lane.queued else b""
+        self.queued -= len(data)
         fin = lane.is_finishing and not lane.queued
         self._engine.send(lane.stream_id, data, fin=fin)
         if data:
@@ -408,14 +432,22 @@ class QUICLink:
         """Say which lanes are writable again; end the link if it is closing and all is said."""
         if self._goodbye is not None:
             self._say_goodbye()
-        elif self._congested and self._queued <= self._options.link_low_water_bytes:
-            low = self._options.low_water_bytes
-            writable = [lane for lane in self._congested if lane.unsent <= low]
-            for lane in writable:
-                lane.congested = False
-                del self._congested[lane]
-            for lane in writable:
-                self._require_handler().lane_writable(lane)
+        elif self._is_congested:
+            if self.queued <= self._options.link_low_water_bytes:
+                self._is_congested = False
+                self._report_writable(list(self._congested))
+        elif self._relieved:
+            self._report_writable(list(self._relieved))
+        self._relieved = {}
+
+    def _report_writable(self, lanes: list[QUICLane]) -> None:
+        low = self._options.low_water_bytes
+        writable = [lane for lane in lanes if lane.congested and lane.unsent <= low]
+        for lane in writable:
+            lane.congested = False
+            del self._congested[lane]
+        for lane in writable:
+            self._require_handler().lane_writable(lane)
 
     # The end
 
@@ -457,7 +489,7 @@ class QUICLink:
                 timer.cancel()
         for lane in list(self._streams.values()):
             lane.discard()
-        self._queued = 0
+        self.queued = 0
         self._handed.clear()
         for table in (self._streams, self._lanes, self._ready, self._congested, self._paused):
             table.clear()

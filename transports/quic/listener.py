@@ -101,7 +101,7 @@ class Listener:
             endpoint,
             engine,
             address,
-            timeout_s=self._options.connect_timeout_s,
+            options=self._options,
             on_open=self._open,
             on_failed=lambda closed: self._failed(connection, closed),
         )

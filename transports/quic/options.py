@@ -34,6 +34,8 @@ class QUICOptions(TransportOptions):
     """Topic streams a peer may have open at once, about 2 kB each; further topics share its overflow lane."""
     idle_timeout_s: float = 60.0
     """A peer not heard of for this long is gone; bindings for UDP in home routers commonly last as long."""
+    keep_alive_s: float = 20.0
+    """A client that has heard nothing for this long asks: a third of the idle timeout, so two answers may be lost."""
     idle_lane_s: float = 60.0
     """A topic stream without a write for this long is finished, so that quiet topics cost the peer nothing."""
     max_handshakes: int = 1024
@@ -42,8 +44,8 @@ class QUICOptions(TransportOptions):
     """Ask every new client to prove its address first: one more round trip, worth it only under attack."""
     congestion_control: str = "reno"
     """aioquic's `cubic` was measured slower than its `reno` on a loaded machine."""
-    max_datagram_bytes: int = 1280
-    """UDP payload. No engine here can discover the path MTU both ways, so: what fits Ethernet under a tunnel or VPN."""
+    max_datagram_bytes: int = 1232
+    """UDP payload that fits the smallest MTU IPv6 allows, 1280, and so any path: aioquic cannot discover a larger."""
     ack_packets: int = 8
     """Acknowledge after this many packets, or a millisecond, or a gap: fewer acknowledgements, fewer wake-ups."""
     max_session_tickets: int = 4096

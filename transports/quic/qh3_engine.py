@@ -263,6 +263,10 @@ class QH3Engine:
         """Ask the peer to stop sending on a stream."""
         self._quic.stop_stream(stream_id, code)
 
+    def ping(self) -> None:
+        """Make the peer answer."""
+        self._quic.send_ping(0)
+
     def close(self, code: int | None, message: str) -> None:
         """End the connection."""
         self._is_closed = True
