@@ -11,6 +11,7 @@ sent, and otherwise goes its way in the background.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -117,13 +118,14 @@ class Client:
         watcher, self._watcher = self._watcher, None
         if watcher is None:
             return
+        assert self._connection is not None
         watcher.cancel()
-        await asyncio.wait([watcher])
-        connection = self._connection
         try:
-            if connection is not None and connection.core.state is State.OPEN:
-                await self._say_goodbye(connection)
+            await asyncio.wait([watcher])
+            if self.is_connected:
+                await self._say_goodbye(self._connection)
         finally:
+            self._connection.core.link.abort()
             self._finish(ConnectionLost("the client was closed", Reason.SUCCESS), is_orderly=True)
 
     # --- messages -----------------------------------------------------------------------------------------
@@ -387,13 +389,9 @@ class Client:
     async def _say_goodbye(self, connection: Connection) -> None:
         """Let what was published leave first; a link closes when its control lane is empty, whatever others hold."""
         link = connection.core.link
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 while link.unsent and connection.core.state is State.OPEN:  # noqa: ASYNC110  # see DRAIN_POLL_S
                     await asyncio.sleep(DRAIN_POLL_S)
                 connection.core.close()
                 await connection.closed
-        except TimeoutError:
-            pass
-        finally:
-            link.abort()
