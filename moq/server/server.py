@@ -185,12 +185,12 @@ class Server:
                     options=options,
                     quic_engine=config.quic_engine,
                 )
-            except OSError as error:
-                raise ConfigError(f"{scheme}_port is {port}; cannot listen on {config.host}: {error}") from error
+            except (OSError, ConfigError) as error:
+                raise ConfigError(f"{scheme}_port is {port}: {error}") from error
         try:
             self._listeners["http"] = await HTTPListener.open(config.host, config.http_port, self)
         except OSError as error:
-            raise ConfigError(f"http_port is {config.http_port}; cannot listen on {config.host}: {error}") from error
+            raise ConfigError(f"http_port is {config.http_port}: cannot listen on {config.host}: {error}") from error
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners.values():
