@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from certs.authority import CertificatePaths
+    from moq.broker.link import Link
+    from tests.transports.wires import Recorder
 
 ENGINES = ["aioquic", "qh3"]
 MEGABYTE = 1_000_000
@@ -231,6 +233,21 @@ async def test_a_link_survives_while_the_other_side_of_a_listener_ends(bench: Be
     second.link.control.write(b"still here")
     await asyncio.gather(*(server.until(lambda s=server: bool(s.closings or s.data)) for server in servers))  # type: ignore[misc]
     assert sum(bool(server.closings) for server in servers) == 1
+
+
+async def test_a_server_may_refuse_a_link_as_it_accepts_it(bench: Bench) -> None:
+    accept = bench.accept
+
+    def refuse(link: Link) -> Recorder:
+        link.pause_reading(0)
+        link.close(0x89, "too many")
+        return accept(link)
+
+    bench.accept = refuse  # type: ignore[method-assign]
+    client, server = await bench.open()
+    reason, message = await client.closed_once()
+    assert (reason, message) == (0x89, "too many")
+    await server.closed_once()
 
 
 # --- tickets -------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from transports.quic.connector import connect
-from transports.quic.link import QUICLane, QUICLink
+from transports.quic.lane import QUICLane
+from transports.quic.link import QUICLink
 from transports.quic.listener import Listener, serve
 from transports.quic.options import QUICOptions
 

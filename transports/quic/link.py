@@ -4,8 +4,7 @@
               bounded by the high-water mark                 kept until acknowledged
 
 What is written stays in the lane's outbox until the engine has room, so that what a peer does not take is ours to
-count. Incoming lanes are numbered by their stream id. Data of a paused lane is held here and not consumed, so it
-is at most one window.
+count. Incoming lanes are numbered by their stream id.
 
 Past the peer's stream limit keys share an overflow lane, for which the last stream is reserved; if the peer allows
 none at all, they share the control lane.
@@ -14,11 +13,12 @@ none at all, they share the control lane.
 from __future__ import annotations
 
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from moq.broker.link import CONTROL
 from moq.reasons import describe
+from transports.quic.inbox import Inbox
+from transports.quic.lane import QUICLane
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,123 +36,12 @@ OVERFLOW = -1
 """The key of the shared lane; those of topics are positive."""
 
 
-class QUICLane:
-    """One outgoing stream."""
-
-    __slots__ = (
-        "_link",
-        "_offset",
-        "_outbox",
-        "_queued",
-        "congested",
-        "is_asleep",
-        "is_closed",
-        "is_finishing",
-        "is_shared",
-        "key",
-        "stream_id",
-        "written_at",
-    )
-
-    def __init__(self, link: QUICLink, stream_id: int, key: int, *, is_shared: bool) -> None:
-        self.congested = False
-        self.is_asleep = True
-        """True if the link need not look at this lane: nothing is queued and the engine has sent all it got."""
-        self.is_closed = False
-        self.is_finishing = False
-        self.is_shared = is_shared
-        self.key = key
-        self.stream_id = stream_id
-        self.written_at = 0.0
-        self._link = link
-        self._outbox: deque[bytes] = deque()
-        self._offset = 0
-        self._queued = 0
-
-    @property
-    def queued(self) -> int:
-        """Bytes in the outbox."""
-        return self._queued
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that have not been in a packet yet."""
-        return self._queued + self._link.engine_unsent(self.stream_id)
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes."""
-        if self.is_closed or not data:
-            return
-        size = len(data)
-        self._outbox.append(data)
-        self._queued += size
-        link = self._link
-        link.queued += size
-        if (self._queued > link.lane_mark or link.queued > link.link_mark) and not self.congested:
-            link.congest(self)
-        if self.is_asleep:
-            link.wake(self)
-
-    def finish(self) -> None:
-        """End this lane after what was written."""
-        if not (self.is_shared or self.is_closed):
-            self.is_closed = self.is_finishing = True
-            self._link.finish(self)
-
-    def reset(self, reason: int) -> None:
-        """End this lane now."""
-        if not (self.is_shared or self.is_closed):
-            self._link.reset(self, reason)
-
-    def take(self, limit: int) -> bytes:
-        """Remove up to `limit` bytes from the front of the outbox."""
-        outbox = self._outbox
-        if self._queued <= limit and not self._offset:
-            data = outbox[0] if len(outbox) == 1 else b"".join(outbox)
-            outbox.clear()
-        else:
-            data = self._take_part(limit)
-        self._queued -= len(data)
-        return data
-
-    def _take_part(self, limit: int) -> bytes:
-        parts: list[bytes | memoryview] = []
-        outbox = self._outbox
-        while outbox and limit:
-            head = memoryview(outbox[0])[self._offset : self._offset + limit]
-            parts.append(head)
-            limit -= len(head)
-            self._offset += len(head)
-            if self._offset == len(outbox[0]):
-                outbox.popleft()
-                self._offset = 0
-        return b"".join(parts)
-
-    def discard(self) -> int:
-        """Close and drop what is queued; returns how much that was."""
-        dropped = self._queued
-        self.is_closed = True
-        self.congested = False
-        self._outbox.clear()
-        self._offset = self._queued = 0
-        return dropped
-
-
-class _Incoming:
-    """A paused incoming lane: what has arrived since, and whether it is all."""
-
-    __slots__ = ("data", "is_finished")
-
-    def __init__(self) -> None:
-        self.data: deque[bytes] = deque()
-        self.is_finished = False
-
-
 class QUICLink:
     """A connection to one peer, as the broker and the client see it."""
 
     transport = "quic"
     has_lanes = True
+    _handler: LinkHandler
 
     def __init__(
         self, connection: Connection, options: QUICOptions, alpn: str, *, is_client: bool, is_resumed: bool
@@ -166,8 +55,8 @@ class QUICLink:
         self._connection = connection
         self._engine = connection.engine
         self._options = options
-        self._handler: LinkHandler | None = None
         self._on_gone: Callable[[], None] | None = None
+        self._inbox = Inbox(connection.engine, on_resume=connection.schedule_flush, on_finished=self._lane_finished)
         self._lanes: dict[int, QUICLane] = {}
         self._streams: dict[int, QUICLane] = {CONTROL: self._control}
         """Lanes by stream, finishing ones included."""
@@ -186,8 +75,6 @@ class QUICLink:
         self.lane_mark = options.high_water_bytes - self._handover
         """An outbox that passes it is congested: with what the engine was given, that is the high-water mark."""
         self.link_mark = options.link_high_water_bytes
-        self._paused: dict[int, _Incoming] = {}
-        self._resumed: list[int] = []
         self._goodbye: tuple[int | None, str] | None = None
         self._goodbye_timer: asyncio.TimerHandle | None = None
         self._goodbye_deadline = 0.0
@@ -200,6 +87,7 @@ class QUICLink:
         """Give the link its handler; nothing is reported before. `on_gone` is called when the link is."""
         self._handler = handler
         self._on_gone = on_gone
+        self._inbox.handler = handler
 
     # Lanes
 
@@ -303,44 +191,16 @@ class QUICLink:
 
     def pause_reading(self, lane_id: int) -> None:
         """Hand over no more data of this lane; its window stays closed."""
-        self._paused.setdefault(lane_id, _Incoming())
-        if lane_id in self._resumed:
-            self._resumed.remove(lane_id)
+        self._inbox.pause(lane_id)
 
     def resume_reading(self, lane_id: int) -> None:
         """Go on, beginning with what was held, at the end of the turn."""
-        if lane_id in self._paused and lane_id not in self._resumed:
-            self._resumed.append(lane_id)
-            self._connection.schedule_flush()
+        self._inbox.resume(lane_id)
 
-    def _hand_over_held(self) -> None:
-        while self._resumed and not self._is_silent:
-            lane_id = self._resumed.pop(0)
-            held = self._paused.pop(lane_id)
-            while held.data and lane_id not in self._paused:
-                self._hand_over(lane_id, held.data.popleft())
-            if lane_id in self._paused:
-                self._paused[lane_id] = held
-            elif held.is_finished:
-                self._handle_finished(lane_id)
-
-    def _hand_over(self, lane_id: int, data: bytes) -> None:
-        self._require_handler().data_received(lane_id, data)
-        self._engine.consume(lane_id, len(data))
-
-    def _handle_finished(self, lane_id: int) -> None:
-        self._require_handler().lane_finished(lane_id)
+    def _lane_finished(self, lane_id: int) -> None:
+        self._handler.lane_finished(lane_id)
         if lane_id == CONTROL:
             self.close(0, "the peer finished the control stream")
-
-    def _require_handler(self) -> LinkHandler:
-        assert self._handler is not None, "a link has its handler before it hears of anything"
-        return self._handler
-
-    @property
-    def _is_silent(self) -> bool:
-        """True if the handler wants to hear nothing but `closed`."""
-        return self._is_gone or self._goodbye is not None
 
     # What the connection reports
 
@@ -349,33 +209,13 @@ class QUICLink:
         if stream_id == CONTROL and not self._is_control_open:
             self._is_control_open = True
             self._connection.schedule_flush()
-        if self._is_silent:
-            self._engine.consume(stream_id, len(data))
-            return
-        held = self._paused.get(stream_id)
-        if held is not None:
-            held.is_finished |= is_finished
-            if data:
-                held.data.append(data)
-            return
-        if data:
-            self._require_handler().data_received(stream_id, data)
-            if stream_id in self._paused:
-                # Pausing in the call applies to what follows; these bytes were taken.
-                self._paused[stream_id].is_finished = is_finished
-                self._engine.consume(stream_id, len(data))
-                return
-            self._engine.consume(stream_id, len(data))
-        if is_finished and not self._is_silent:
-            self._handle_finished(stream_id)
+        self._inbox.receive(stream_id, data, is_finished=is_finished)
 
     def stream_reset(self, stream_id: int, code: int) -> None:
         """The peer abandoned an incoming lane."""
-        self._paused.pop(stream_id, None)
-        if stream_id in self._resumed:
-            self._resumed.remove(stream_id)
-        if not self._is_silent:
-            self._require_handler().lane_reset(stream_id, code)
+        self._inbox.reset(stream_id)
+        if not self._inbox.is_silent:
+            self._handler.lane_reset(stream_id, code)
 
     def stream_stopped(self, stream_id: int, code: int) -> None:
         """The peer does not want an outgoing lane."""
@@ -386,13 +226,12 @@ class QUICLink:
             self.abort()
             return
         self._forget(lane)
-        if not self._is_silent:
-            self._require_handler().lane_writable(lane)
+        if not self._inbox.is_silent:
+            self._handler.lane_writable(lane)
 
     def fill(self, drained: list[int]) -> None:
         """Hand over what waits, and more of the lanes that have drained."""
-        if self._resumed:
-            self._hand_over_held()
+        self._inbox.hand_over_held()
         if self._goodbye is not None and self._goodbye[0] is None:
             return
         for stream_id in drained:
@@ -447,7 +286,7 @@ class QUICLink:
             lane.congested = False
             del self._congested[lane]
         for lane in writable:
-            self._require_handler().lane_writable(lane)
+            self._handler.lane_writable(lane)
 
     # The end
 
@@ -463,6 +302,7 @@ class QUICLink:
         if self._is_gone or (self._goodbye is not None and (timeout_s or self._goodbye[0] is None)):
             return
         self._goodbye = (reason, message)
+        self._inbox.is_silent = True
         self._goodbye_deadline = time.monotonic() + timeout_s
         for lane in self._streams.values():
             lane.is_closed = True
@@ -491,11 +331,12 @@ class QUICLink:
             lane.discard()
         self.queued = 0
         self._handed.clear()
-        for table in (self._streams, self._lanes, self._ready, self._congested, self._paused):
+        for table in (self._streams, self._lanes, self._ready, self._congested):
             table.clear()
+        self._inbox.close()
         if self._on_gone is not None:
             self._on_gone()
-        self._require_handler().closed(code, message)
+        self._handler.closed(code, message)
 
     def stats(self) -> EngineStats:
         """What the connection has done, for metrics and traces."""
