@@ -65,6 +65,7 @@ class Side:
                     self._take_data(event)
                 case StreamReset():
                     self.resets[event.stream_id] = event.code
+                    self.held.pop(event.stream_id, None)
                 case StreamStopped():
                     self.stopped[event.stream_id] = event.code
                 case HandshakeCompleted():

@@ -154,6 +154,23 @@ async def test_a_quiet_client_keeps_its_connection(bench: Bench) -> None:
     assert await server.received(10) == b"still here"
 
 
+async def test_a_failing_engine_loses_only_its_own_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    listener = await bench.serve()
+    first, second = await bench.connect(listener.port), await bench.connect(listener.port)
+    servers = [await bench.accepted.get(), await bench.accepted.get()]
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    assert isinstance(servers[0].link, quic.QUICLink)
+    servers[0].link._engine.receive = fail  # type: ignore[method-assign,assignment]
+    for client in (first, second):
+        client.link.control.write(b"hello")
+    await servers[0].closed_once()
+    await servers[1].received(5)
+    assert "a bug" in caplog.text
+
+
 # --- failing to connect --------------------------------------------------------------------------------
 
 

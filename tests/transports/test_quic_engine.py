@@ -302,6 +302,20 @@ def test_the_peer_s_stream_limit_is_known(certificates: CertificatePaths) -> Non
     assert pair.client.engine.streams_left() == 0
 
 
+@pytest.mark.parametrize("control", ["reno", "cubic"])
+def test_the_congestion_window_grows_only_if_it_is_filled(certificates: CertificatePaths, control: str) -> None:
+    pair = Pair(certificates, options=QUICOptions(congestion_control=control)).connect()
+    initial = pair.client.engine.stats().congestion_window
+    stream_id = pair.client.engine.open_stream(128)
+    for _ in range(500):
+        pair.client.engine.send(stream_id, bytes(100))
+        pair.run_for(0.02)
+    assert pair.client.engine.stats().congestion_window < 2 * initial
+    pair.client.engine.send(stream_id, bytes(300_000))
+    pair.run(lambda: len(pair.server.received[stream_id]) == 350_000)
+    assert pair.client.engine.stats().congestion_window > 4 * initial
+
+
 # --- ends ----------------------------------------------------------------------------------------------
 
 
@@ -361,3 +375,77 @@ def test_junk_between_datagrams_is_ignored(certificates: CertificatePaths, engin
             pair.server.take_events()
     (stream_id,) = send_on_streams(pair, 1, 1000)
     pair.run(lambda: len(pair.server.received[stream_id]) == 1000)
+
+
+# --- everything at once --------------------------------------------------------------------------------
+
+
+class Traffic:
+    """Random streams from one side to the other, and what has to come of them."""
+
+    def __init__(self, sender: Side, receiver: Side, rng: random.Random) -> None:
+        self._sender, self._receiver, self._rng = sender, receiver, rng
+        self._sent: dict[int, bytearray] = {}
+        self._open: list[int] = []
+        self._reset: set[int] = set()
+
+    def act(self) -> None:
+        """Open, write, finish, reset or stop a stream, or stop or go on reading."""
+        rng, engine = self._rng, self._sender.engine
+        if engine.streams_left() and rng.random() < 0.3:
+            self._open.append(engine.open_stream(rng.choice((0, 128, 255))))
+            self._sent[self._open[-1]] = bytearray()
+        if rng.random() < 0.1:
+            self._receiver.is_consuming = False
+        elif rng.random() < 0.3:
+            self._receiver.consume_held()
+        if not self._open:
+            return
+        stream_id = rng.choice(self._open)
+        match rng.choices(("write", "finish", "reset", "stop"), (80, 10, 5, 5))[0]:
+            case "write" | "finish" as action:
+                data = rng.randbytes(rng.choice((0, 1, 100, 3000, 30_000)))
+                self._sent[stream_id] += data
+                engine.send(stream_id, data, fin=action == "finish")
+                if action == "finish":
+                    self._open.remove(stream_id)
+            case "reset":
+                engine.reset(stream_id, 1)
+                self._abandon(stream_id)
+            case _ if stream_id in self._receiver.received:
+                self._receiver.engine.stop(stream_id, 2)
+                self._abandon(stream_id)
+
+    def _abandon(self, stream_id: int) -> None:
+        self._open.remove(stream_id)
+        self._reset.add(stream_id)
+
+    def is_complete(self) -> bool:
+        """True if all that was not abandoned has arrived; fails if anything else did."""
+        for stream_id, data in self._receiver.received.items():
+            if stream_id in self._sent:
+                assert self._sent[stream_id].startswith(data), f"stream {stream_id} differs"
+        return all(
+            self._receiver.received[stream_id] == data
+            for stream_id, data in self._sent.items()
+            if stream_id not in self._reset
+        )
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_random_traffic_both_ways_over_a_bad_network_is_intact(certificates: CertificatePaths, seed: int) -> None:
+    rng = random.Random(seed)
+    conditions = Conditions(loss=rng.random() * 0.1, jitter_s=rng.random() * 0.02, duplication=rng.random() * 0.1)
+    options = QUICOptions(
+        stream_window_bytes=20_000, connection_window_bytes=60_000, max_incoming_streams=10, idle_timeout_s=600
+    )
+    pair = Pair(certificates, options=options, conditions=conditions, seed=seed).connect()
+    traffic = [Traffic(pair.client, pair.server, rng), Traffic(pair.server, pair.client, rng)]
+    for _ in range(300):
+        rng.choice(traffic).act()
+        pair.run_for(rng.random() * 0.03)
+    for side in (pair.client, pair.server):
+        side.consume_held()
+    pair.run(lambda: all(each.is_complete() for each in traffic), limit_s=3600)
+    assert pair.client.closed is None
+    assert pair.server.closed is None

@@ -11,6 +11,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnectionState
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 
+from transports.quic import _aioquic_congestion
 from transports.quic._aioquic_send import StraightConnection
 from transports.quic.engine import (
     Address,
@@ -187,7 +188,7 @@ TRANSLATIONS: dict[type[aioquic_events.QuicEvent], Callable[[Any], Event]] = {
 def _configuration(options: QUICOptions, *, is_client: bool) -> QuicConfiguration:
     return QuicConfiguration(
         alpn_protocols=list(options.alpn),
-        congestion_control_algorithm=options.congestion_control,
+        congestion_control_algorithm=_aioquic_congestion.NAMES[options.congestion_control],
         idle_timeout=options.idle_timeout_s,
         is_client=is_client,
         max_data=options.connection_window_bytes,

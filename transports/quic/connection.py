@@ -107,7 +107,12 @@ class Connection:
         self._heard_at = now
         if self._farewell:
             self._repeat_farewell(len(datagrams))
-        self.engine.receive(datagrams, address, now)
+        try:
+            self.engine.receive(datagrams, address, now)
+        except Exception:
+            # No datagram may have this effect; if one has, it is this connection's and nobody else's.
+            logger.exception("a datagram from %s could not be handled; the link is aborted", address)
+            self.end(None, "internal error")
 
     def handle_events(self) -> None:
         """Tell the owner what happened; a bug in it ends this connection and no other."""
