@@ -19,7 +19,7 @@ from moq.broker.sessions import Sessions
 from moq.broker.subscriptions import Subscriptions
 from moq.broker.types import Described, TypeDiscovery
 from moq.reasons import Reason
-from moq.topics import filter_error, has_wildcard, name_error
+from moq.topics import filter_error, has_wildcard, matches, name_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,12 +38,13 @@ class Broker:
         self._access = self.environment.access
         self._promises = self.environment.promises
         self.subscriptions = Subscriptions(self._access)
-        self.topics = Topics(self.environment.store, self.limits, self.environment.epoch)
+        self.topics = Topics(self.environment)
         self.requests = Requests(self.environment, self.subscriptions)
         self.sessions = Sessions(self)
         self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
         self.topics.recover(now)
         self.sessions.recover(now)
+        self.topics.forget_idle()
 
     # --- topic requests -------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ class Broker:
         session.save_subscription(subscription)
         self.subscriptions.add(subscription)
         if sends_retained and subscription.group is None:
-            session.outbound.replay(self._retained_for(subscription, now), now)
+            session.outbound.replay(subscription.filter, self._retained_for(subscription, now), now)
         return Reason.SUCCESS
 
     def unsubscribe(self, session: Session, filter_: str, group: str | None = None) -> Reason:
@@ -70,6 +71,8 @@ class Broker:
             return Reason.NO_SUBSCRIPTION_EXISTED
         session.drop_subscription(subscription)
         self.subscriptions.remove(subscription)
+        if group is None:
+            session.outbound.cancel_replay(filter_)
         return Reason.SUCCESS
 
     def register(self, session: Session, registration: Registration) -> Reason:
@@ -88,12 +91,14 @@ class Broker:
         return Reason.SUCCESS
 
     def unregister(self, session: Session, filter_: str) -> Reason:
-        """Take a registration back."""
+        """Take a registration back, and with it the topics no other one covers."""
         registration = session.registrations.get(filter_)
         if registration is None:
             return Reason.TOPIC_NOT_REGISTERED
         session.drop_registration(registration)
-        self.abandon(session, filter_)
+        for name in [name for name in session.publishes if matches(filter_, name)]:
+            if not any(matches(other, name) for other in session.registrations):
+                self.abandon(session, name)
         return Reason.SUCCESS
 
     def adopt(self, session: Session, name: str, registration: Registration) -> Reason:
@@ -168,6 +173,13 @@ class Broker:
         # Until this is safe the identifier must not be used again: after a crash its next message would be
         # taken for a repetition and lost.
         self._promises.keep(lambda: peer.confirm_completed(kind, packet_id, reason))
+
+    def refuse(self, session: Session, kind: int, packet_id: int, reason: Reason) -> None:
+        """QoS 2: a message is not taken, and the publisher's identifier is free again, whatever it was used for."""
+        peer = session.peer
+        assert peer is not None
+        session.note_released(kind << 16 | packet_id)
+        self._promises.keep(lambda: peer.confirm_received(kind, packet_id, reason))
 
     def on_received(self, session: Session, kind: int, packet_id: int, reason: int, now: float) -> None:
         """QoS 2: a subscriber has a message, or refuses it."""

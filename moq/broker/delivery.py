@@ -41,6 +41,11 @@ class PacketIds:
         self._last = 0
         self._holds: dict[int, int] = {}
 
+    @property
+    def are_used_up(self) -> bool:
+        """True while every identifier is in use."""
+        return len(self._holds) >= MAX_PACKET_ID
+
     def take(self) -> int:
         """A free identifier, or 0 if all are in use."""
         holds = self._holds
@@ -89,7 +94,9 @@ class Delivery:
     @property
     def is_movable(self) -> bool:
         """True if another member of the group may get it instead: the receiver cannot have counted it as once."""
-        return self.target is not None and self.target.group is not None and (self.qos == 1 or not self.dup)
+        if self.target is None or self.target.group is None or self.message.kind == Kind.REQUEST:
+            return False
+        return self.qos == 1 or not self.dup
 
 
 class Outbound:
@@ -127,7 +134,7 @@ class Outbound:
         self._blocked: set[str] = set()
         self._waiting = 0
         self._waiting_bytes = 0
-        self._replays: deque[_Replay] = deque()
+        self._replays: dict[str, _Replay] = {}  # by filter
         self._next_number = 0
 
     @property
@@ -168,10 +175,17 @@ class Outbound:
         if not (sends_now and self._send(delivery)):
             self._enqueue(delivery, now)
 
-    def replay(self, messages: Iterator[tuple[Message, Target]], now: float) -> None:
-        """Send messages drawn one by one, as fast as the subscriber takes them: never as one burst into memory."""
-        self._replays.append(_Replay(messages))
+    def replay(self, filter_: str, messages: Iterator[tuple[Message, Target]], now: float) -> None:
+        """Send messages drawn one by one, as fast as the subscriber takes them: never as one burst into memory.
+
+        A filter has one replay: who subscribes again while it is under way gets it from the beginning.
+        """
+        self._replays[filter_] = _Replay(messages)
         self.pump(now)
+
+    def cancel_replay(self, filter_: str) -> None:
+        """The subscription is gone: nothing more of it."""
+        self._replays.pop(filter_, None)
 
     def on_writable(self, now: float) -> None:
         """A lane has room again, or the store got further."""
@@ -208,8 +222,9 @@ class Outbound:
     def on_received(self, kind: int, packet_id: int, reason: int, now: float) -> None:
         """QoS 2: the subscriber has the message, or refuses it."""
         delivery = self._inflight.get(kind << 16 | packet_id)
-        if delivery is not None and reason >= FIRST_REFUSAL:
-            self._finish(delivery, now)
+        if reason >= FIRST_REFUSAL:
+            if delivery is not None:
+                self._finish(delivery, now)
             return
         if delivery is not None and not delivery.released:
             delivery.released = True
@@ -239,19 +254,19 @@ class Outbound:
     def detach(self) -> list[Delivery]:
         """The connection is gone. Returns what another member of a group should get instead."""
         self.peer = None
-        self._replays.clear()
         for delivery in reversed(list(self._inflight.values())):
             if delivery.released:
                 continue
             del self._inflight[delivery.exchange]
             self._inflight_bytes -= len(delivery.message.payload)
-            if delivery.message.kind == Kind.REQUEST:
-                # A request waits for an answer now; whoever asked is told that this responder is gone.
-                self.ids.release(delivery.packet_id)
-                continue
             delivery.dup = True
             self._put_back(delivery)
-        return [delivery for queue in self._queues.values() for delivery in queue if delivery.is_movable]
+        waiting = [delivery for queue in self._queues.values() for delivery in queue]
+        for delivery in waiting:
+            if delivery.message.kind == Kind.REQUEST:
+                # A request waits for an answer now; whoever asked is told that this responder is gone.
+                self.withdraw(delivery)
+        return [delivery for delivery in waiting if delivery.is_movable]
 
     def withdraw(self, delivery: Delivery) -> None:
         """Someone else delivers this one."""
@@ -271,6 +286,8 @@ class Outbound:
         self._queues.clear()
         self._ready.clear()
         self._blocked.clear()
+        self._replays.clear()
+        self._waiting = self._waiting_bytes = self._inflight_bytes = 0
         return orphans
 
     def recover(self, number: int, record: DeliveryRecord) -> None:
@@ -295,14 +312,13 @@ class Outbound:
         return (
             len(self._inflight) < self._max_inflight
             and self._inflight_bytes < self._environment.limits.max_queued_bytes
+            and not self.ids.are_used_up
         )
 
     def _send(self, delivery: Delivery) -> bool:
         """Send one if the store and its lane let us."""
         if delivery.packet_id == 0:
             delivery.packet_id = self.ids.take()
-            if delivery.packet_id == 0:
-                return False
             if delivery.qos == 2:
                 self._save(delivery)
         # At QoS 2 the identifier must be safe before anyone sees it: a broker that crashed and forgot it would
@@ -417,10 +433,10 @@ class Outbound:
 
     def _pump_replays(self, now: float) -> None:
         while self._replays and not self._waiting and self._window_is_open and self.peer is not None:
-            replay = self._replays[0]
+            filter_, replay = next(iter(self._replays.items()))
             current = replay.current()
             if current is None:
-                self._replays.popleft()
+                del self._replays[filter_]
                 continue
             message, target = current
             qos = min(message.qos, target.qos)

@@ -21,6 +21,7 @@ class Figures:
     dropped_expired: int = 0
     """Messages whose time was over before they could be sent."""
     dropped_no_room_to_retain: int = 0
+    """Messages delivered but not retained: too many topics, or too many bytes."""
     requests_opened: int = 0
     requests_failed: int = 0
     protocol_errors: int = 0

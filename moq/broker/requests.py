@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from moq.broker.access import Action
 from moq.broker.delivery import Delivery
 from moq.broker.message import Kind, Message, Target
 from moq.reasons import Reason
@@ -61,6 +62,8 @@ class Requests:
         if not targets:
             self._environment.figures.requests_failed += 1
             return Reason.NO_RESPONDER
+        # One that still waits for a lane at its deadline is not sent any more.
+        message.expires_at = min(message.expires_at, now + timeout_s)
         request = _Request(requester, packet_id, message)
         request.timer = self._environment.timers.at(
             now + timeout_s, lambda _: self._fail(request, Reason.REQUEST_TIMED_OUT)
@@ -114,12 +117,8 @@ class Requests:
             self._close(request)
 
     def _responders(self, message: Message) -> Iterator[Target]:
-        groups: dict[tuple[str, str], Group] = {}
-        route = self._subscriptions.route(message.topic)
-        for group in route.groups:
-            if any(member.subscription.accepts_requests for member in group.members):
-                groups[group.name, group.filter] = group
-        for group in groups.values():
+        allows = self._environment.access.allows
+        for group in self._subscriptions.route(message.topic).groups:
             if (target := _connected(group, message, None)) is not None:
                 yield target
         asked: set[str] = set()
@@ -130,6 +129,7 @@ class Requests:
                 and subscription.accepts_requests
                 and session.peer is not None
                 and session.client_id not in asked
+                and allows(session.client_id, Action.RECEIVE, message.topic)
             ):
                 asked.add(session.client_id)
                 yield Target(session, subscription)

@@ -17,8 +17,7 @@ from moq.topics import matches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from moq.broker.store import Store
-    from moq.config import Limits
+    from moq.broker.environment import Environment
 
 
 class Topic:
@@ -53,10 +52,11 @@ class _Node:
 class Topics:
     """Every topic name the broker knows, at most `max_topics` of them."""
 
-    def __init__(self, store: Store, limits: Limits, epoch: float) -> None:
-        self._store = store
-        self._limits = limits
-        self._epoch = epoch
+    def __init__(self, environment: Environment) -> None:
+        self._store = environment.store
+        self._limits = environment.limits
+        self._epoch = environment.epoch
+        self._figures = environment.figures
         self._topics: dict[str, Topic] = {}
         self._root = _Node()
         self.retained_count = 0
@@ -95,6 +95,11 @@ class Topics:
                 break
             del parent.children[level]
 
+    def forget_idle(self) -> None:
+        """Drop every topic that nothing refers to: a broker that crashed had no time for it."""
+        for topic in list(self._topics.values()):
+            self.forget_if_idle(topic)
+
     def matching(self, filter_: str) -> list[Topic]:
         """The topics a filter matches, in no particular order."""
         return [topic for topic in self._walk(filter_) if matches(filter_, topic.name)]
@@ -131,15 +136,19 @@ class Topics:
 
     def retain(self, message: Message, now: float) -> None:
         """Keep a message for later subscribers, by the topic's mode. An empty payload clears the topic instead."""
+        if not message.payload:
+            if (known := self.get(message.topic)) is not None:
+                self.clear(known)
+            return
         topic = self.know(message.topic)
         if topic is None:
-            return
-        if not message.payload:
-            self.clear(topic)
+            self._figures.dropped_no_room_to_retain += 1
             return
         if topic.mode is Mode.OVERRIDE:
             self._clear(topic)
         if self.retained_bytes + len(message.payload) > self._limits.max_retained_bytes:
+            self._figures.dropped_no_room_to_retain += 1
+            self.forget_if_idle(topic)
             return
         if len(topic.retained) >= self._limits.max_retained_per_topic:
             self._drop_oldest(topic)
@@ -162,6 +171,7 @@ class Topics:
         for entry in expired:
             topic.retained.remove(entry)
             self._note_dropped(topic, entry)
+        self.forget_if_idle(topic)
         messages = [message for _, message in topic.retained]
         return messages[::-1] if topic.mode is Mode.LIFO else messages
 

@@ -51,15 +51,16 @@ class Sessions:
         client_id: str,
         *,
         resume: bool,
-        is_persistent: bool,
-        expiry_s: float,
+        is_persistent: bool | None,
+        expiry_s: float | None,
         initial_will: Will | None,
         last_will: Will | None,
         now: float,
     ) -> tuple[Session, bool]:
         """A client has said who it is. Returns its session and whether that is one from before.
 
-        Call `start` once the client has been told. A connection that held the session is closed.
+        Call `start` once the client has been told. A connection that held the session is closed. What is None of
+        `is_persistent` and `expiry_s` stays as it was in a session that is resumed.
 
         Raises:
             RequestRefused: There are too many sessions, or a will is not allowed.
@@ -71,14 +72,15 @@ class Sessions:
             raise RequestRefused("session", Reason.QUOTA_EXCEEDED)
         if session is not None:
             self._take_over(session, now)
-            if not resume or session.is_persistent != is_persistent:
+            if not resume or is_persistent not in (None, session.is_persistent):
                 self._end(session, now)
                 session = None
         is_present = session is not None
         if session is None:
-            session = self._sessions[client_id] = Session(client_id, self._environment, is_persistent)
+            session = self._sessions[client_id] = Session(client_id, self._environment, bool(is_persistent))
         session.cancel_timers()
-        session.expiry_s = expiry_s
+        if expiry_s is not None:
+            session.expiry_s = expiry_s
         session.last_will = last_will
         session.save()
         self._environment.figures.connections += 1

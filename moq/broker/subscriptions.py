@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
-from moq.broker.message import Target
+from moq.broker.message import Kind, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,10 @@ MAX_CACHED_ROUTES = 100_000
 class Group:
     """Subscribers that share one filter under one name: each message goes to one of them."""
 
-    __slots__ = ("_turn", "filter", "members", "name")
+    __slots__ = ("_access", "_turn", "members")
 
-    def __init__(self, name: str, filter_: str) -> None:
-        self.name = name
-        self.filter = filter_
+    def __init__(self, access: Access) -> None:
+        self._access = access
         self.members: list[Target] = []
         self._turn = 0
 
@@ -46,13 +45,21 @@ class Group:
         for offset in range(len(members)):
             target = members[(start + offset) % len(members)]
             session = target.session
-            if session is excluded or (target.no_local and session.client_id == message.publisher):
+            if session is excluded or not self._suits(target, message):
                 continue
             load = session.outbound.load
             if best is None or load < best_load:
                 best, best_load = target, load
         self._turn = start + 1
         return best
+
+    def _suits(self, target: Target, message: Message) -> bool:
+        client_id = target.session.client_id
+        if message.kind == Kind.REQUEST and not target.subscription.accepts_requests:
+            return False
+        if target.no_local and client_id == message.publisher:
+            return False
+        return self._access.allows(client_id, Action.RECEIVE, message.topic)
 
 
 class Route:
@@ -97,7 +104,7 @@ class Subscriptions:
             self.count += client_id not in node.subscriptions
             node.subscriptions[client_id] = subscription
         else:
-            group = node.groups.setdefault(subscription.group, Group(subscription.group, subscription.filter))
+            group = node.groups.setdefault(subscription.group, Group(self._access))
             others = [member for member in group.members if member.session is not subscription.session]
             self.count += len(others) == len(group.members)
             group.members = [*others, Target(subscription.session, subscription, group)]

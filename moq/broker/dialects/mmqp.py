@@ -99,8 +99,8 @@ class Connection:
         self._session: Session | None = None
         self._readers: dict[int, FrameReader] = {}
         self._assemblies: dict[int, _Assembly] = {}
-        self._assembling_bytes = 0
-        self._paused: set[int] = set()
+        self._paused: set[int] = set()  # incoming lanes not read until the client reads our answers
+        self._waiting: set[int] = set()  # incoming lanes not read until other payloads are complete
         self._topics: dict[int, str] = {}  # alias → topic, for both directions
         self._aliases: dict[str, int] = {}  # topic → alias
         self._published: dict[int, str] = {}  # the aliases among them that are registered
@@ -123,8 +123,7 @@ class Connection:
         try:
             self._take(reader.feed(data), lane_id, now)
         except RemoteProtocolError as error:
-            if self.state is not State.CLOSED:  # what follows a goodbye no longer matters
-                self._violated(error, now)
+            self._violated(error, now)
         if self._link.control.congested and self.state is State.OPEN:
             # It asks faster than it reads our answers: read no more of it until those are gone.
             self._paused.add(lane_id)
@@ -132,15 +131,14 @@ class Connection:
 
     def lane_finished(self, lane_id: int, now: float) -> None:
         """The client ended a lane; it may do so only between packets."""
-        reader = self._readers.pop(lane_id, None)
-        if reader is not None and reader.mid_packet and self.state is not State.CLOSED:
-            self._drop_assembly(lane_id)
+        self._environment.now = now
+        reader = self._forget_lane(lane_id)
+        if reader is not None and reader.mid_packet:
             self._violated(RemoteProtocolError(f"lane {lane_id} ended inside a packet", Reason.MALFORMED_PACKET), now)
 
     def lane_reset(self, lane_id: int) -> None:
         """The client abandoned a lane: what was incomplete on it never was."""
-        self._readers.pop(lane_id, None)
-        self._drop_assembly(lane_id)
+        self._forget_lane(lane_id)
 
     def lane_writable(self, lane: Lane, now: float) -> None:
         """A lane has drained, or closed."""
@@ -148,7 +146,7 @@ class Connection:
         if lane.is_closed:
             self._outlets.forget_lane(lane)
         if not self._link.control.congested:
-            for lane_id in self._paused:
+            for lane_id in self._paused - self._waiting:
                 self._link.resume_reading(lane_id)
             self._paused.clear()
         if self._session is not None and self.state is State.OPEN:
@@ -252,14 +250,14 @@ class Connection:
         if refusal is not None:
             self._refuse(refusal)
             return
+        settings = packet.settings
         client_id = packet.client_id or self._new_client_id()
-        settings = packet.settings or self._settings_of(client_id, packet)
         try:
             session, is_present = self._broker.sessions.connect(
                 client_id,
                 resume=packet.resume,
-                is_persistent=settings.persistent,
-                expiry_s=self._expiry(settings),
+                is_persistent=settings.persistent if settings is not None else None,
+                expiry_s=self._expiry(settings) if settings is not None else None,
                 initial_will=_to_will(packet.initial_will),
                 last_will=_to_will(packet.last_will),
                 now=now,
@@ -270,9 +268,8 @@ class Connection:
         self._session = session
         self.state = State.OPEN
         self._timer.cancel()
-        self._keep_alive_s = float(
-            min(settings.keep_alive_s or self._limits.max_keep_alive_s, self._limits.max_keep_alive_s)
-        )
+        if settings is not None and settings.keep_alive_s:
+            self._keep_alive_s = float(min(settings.keep_alive_s, self._limits.max_keep_alive_s))
         self._timer = self._broker.timers.at(now + self._keep_alive_s, self._on_keep_alive)
         self._send(ConAck(is_present, Reason.SUCCESS, None if packet.client_id else client_id))
         self._remember_aliases(session)
@@ -360,7 +357,7 @@ class Connection:
 
     def _on_register(self, request: Register, topic: str) -> Reason:
         assert self._session is not None
-        registration = Registration(topic, Mode(request.mode), request.expiry_s, request.alias)
+        registration = Registration(topic, Mode(request.mode), _seconds(request.expiry_s), request.alias)
         reason = self._broker.register(self._session, registration)
         if reason is Reason.SUCCESS:
             self._known_names.clear()
@@ -465,7 +462,8 @@ class Connection:
         if packet.topic is not None:
             reason = self._known_names.get(packet.topic, reason)
         if packet.qos == 2:
-            self._send(PubSyn(packet.kind, packet.packet_id, reason))
+            assert self._session is not None
+            self._broker.refuse(self._session, packet.kind, packet.packet_id, reason)
         elif packet.packet_id:
             self._send(PubAck(packet.kind, packet.packet_id, reason))
         else:
@@ -490,25 +488,35 @@ class Connection:
 
     def _on_payload_started(self, item: PayloadStarted, lane_id: int) -> None:
         self._assemblies[lane_id] = _Assembly(item.packet, item.size)
-        self._assembling_bytes += item.size
-        if self._assembling_bytes > self._limits.max_packet_bytes and len(self._assemblies) > 1:
-            # All lanes together may hold one largest packet: this one waits until another is complete.
-            self._link.pause_reading(lane_id)
+        self._pace_assemblies()
 
     def _on_payload_ended(self, lane_id: int, now: float) -> None:
-        assembly = self._assemblies[lane_id]
-        self._drop_assembly(lane_id)
+        assembly = self._assemblies.pop(lane_id)
+        self._pace_assemblies()
         packet = assembly.packet
         packet.payload = b"".join(assembly.chunks)
         self._on_pubreq(packet, now)
 
-    def _drop_assembly(self, lane_id: int) -> None:
-        assembly = self._assemblies.pop(lane_id, None)
-        if assembly is not None:
-            self._assembling_bytes -= assembly.size
-            for waiting in self._assemblies:
-                if waiting not in self._paused:
-                    self._link.resume_reading(waiting)
+    def _pace_assemblies(self) -> None:
+        """All lanes together may hold one largest packet: lanes past that wait, those that began first go first."""
+        total = 0
+        waiting: set[int] = set()
+        for lane_id, assembly in self._assemblies.items():
+            total += assembly.size
+            if total > self._limits.max_packet_bytes:
+                waiting.add(lane_id)
+        for lane_id in waiting - self._waiting:
+            self._link.pause_reading(lane_id)
+        for lane_id in self._waiting - waiting - self._paused:
+            self._link.resume_reading(lane_id)
+        self._waiting = waiting
+
+    def _forget_lane(self, lane_id: int) -> FrameReader | None:
+        self._paused.discard(lane_id)
+        self._waiting.discard(lane_id)
+        if self._assemblies.pop(lane_id, None) is not None:
+            self._pace_assemblies()
+        return self._readers.pop(lane_id, None)
 
     # --- types ----------------------------------------------------------------------------------------
 
@@ -573,6 +581,8 @@ class Connection:
         self._timer = self._broker.timers.at(due, self._on_keep_alive)
 
     def _violated(self, error: RemoteProtocolError, now: float) -> None:
+        if self.state is State.CLOSED:
+            return  # garbage after a goodbye
         self._broker.figures.protocol_errors += 1
         if self.state is State.CONNECTING:
             self._send(ConAck(False, error.reason))
@@ -624,7 +634,11 @@ def _to_will(will: WireWill | None) -> Will | None:
     if will is None:
         return None
     retain = will.retain and will.qos > 0
-    return Will(will.topic, will.payload, will.qos, retain, will.expiry_s, will.delay_s or 0)
+    return Will(will.topic, will.payload, will.qos, retain, _seconds(will.expiry_s), will.delay_s or 0)
+
+
+def _seconds(expiry_s: int | None) -> int | None:
+    return None if expiry_s == NEVER_EXPIRES else expiry_s
 
 
 def _extend(message: Message, extension: PublishExtension, now: float) -> None:

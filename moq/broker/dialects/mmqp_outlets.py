@@ -101,7 +101,8 @@ class Outlets:
         if alias is None:
             alias = self._assign(topic)
         outlet = Outlet(self._link.lane(alias, priority), alias, is_announced)
-        self._outlets[topic] = outlet
+        if alias:  # there are only so many aliases, but no end of topics without one
+            self._outlets[topic] = outlet
         return outlet
 
     def _assign(self, topic: str) -> int:
