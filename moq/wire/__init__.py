@@ -5,7 +5,7 @@ import struct
 from moq.errors import LocalProtocolError
 from moq.wire._mmqp import ENCODERS
 from moq.wire.codec import out_of_range
-from moq.wire.frames import FrameReader, Item, PayloadChunk, PayloadEnded, PayloadStarted
+from moq.wire.frames import PayloadChunk, PayloadEnded
 from moq.wire.header import MAX_FIELDS_BYTES
 from moq.wire.mmqp import (
     FIRST_BROKER_ALIAS,
@@ -42,6 +42,7 @@ from moq.wire.mmqp import (
     Unsubscribe,
     Will,
 )
+from moq.wire.mmqp_frames import FrameReader, Item, PayloadStarted
 
 __all__ = [
     "FIRST_BROKER_ALIAS",

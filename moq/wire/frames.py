@@ -4,31 +4,28 @@
                                          └──► PayloadStarted, PayloadChunk ..., PayloadEnded
 
 A reader belongs to one lane. It keeps only the incomplete packet at the end of what it was fed, and never more than
-`chunk_bytes` and the largest fields of a packet, whatever a header announces: a PUBREQ with a longer payload is
-handed on as it arrives. `Frames` knows nothing of a dialect's header: that is its subclass's `_cut`.
+`chunk_bytes` and the largest fields of a packet, whatever a header announces: a message with a longer payload is
+handed on as it arrives. `Frames` knows nothing of a dialect: its header is for the subclass's `_cut`, its packets are
+type parameters.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from moq.errors import PacketTooLarge, ProtocolError, Truncated, UnknownPacketType
-from moq.wire._mmqp import DECODERS, SHORTEST, STREAMED, cut_shortest
-from moq.wire.header import MAX_FIELDS_BYTES, RLF, RLF_TWO_BYTES, read_header
-from moq.wire.mmqp import Packet, PubReq
+from moq.errors import PacketTooLarge, ProtocolError, Truncated
 
 CHUNK_BYTES = 256 * 1024
 
 _EAGER_BYTES = 1024
-"""Up to here every read is a look at whether the fields of a large PUBREQ are complete, so that its payload starts at
+"""Up to here every read is a look at whether the fields of a large message are complete, so that its payload starts at
 once; past it each look waits for twice as much, lest a header that trickles in costs the square of its size."""
 
 
-@dataclass(slots=True)
-class PayloadStarted:
-    """A PUBREQ with a large payload: its fields, `payload` empty; `size` bytes follow as chunks."""
+class Message(Protocol):
+    """The packet of a dialect whose payload may be larger than memory."""
 
-    packet: PubReq
-    size: int
+    payload: bytes
 
 
 @dataclass(slots=True)
@@ -43,19 +40,21 @@ class PayloadEnded:
     """The payload under way is complete."""
 
 
-_BY_CONTROL_BYTE = tuple(DECODERS.get(control & ~RLF) for control in range(256))
-"""The decoder for each first byte of a packet, RLF and all."""
-
-Item = Packet | PayloadStarted | PayloadChunk | PayloadEnded
+ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
 
 
-class Frames:
+class Frames(Generic[ItemT, MessageT]):
     """What readers of every dialect share: the kept tail, the payload under way, the fault that ends it all."""
 
-    def __init__(self, max_packet_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """Refuse packets above `max_packet_bytes`; hand on payloads above `chunk_bytes` as they arrive."""
+    def __init__(self, max_packet_bytes: int, chunk_bytes: int, max_fields_bytes: int) -> None:
+        """Refuse packets above `max_packet_bytes`; hand on payloads above `chunk_bytes` as they arrive.
+
+        `max_fields_bytes` bounds everything in a packet but its payload.
+        """
         self._max_packet_bytes = max_packet_bytes
         self._chunk_bytes = chunk_bytes
+        self._max_fields_bytes = max_fields_bytes
         self._tail = bytearray()
         self._wanted = 0  # bytes the tail must have before it is worth another look
         self._payload_left = 0
@@ -71,7 +70,7 @@ class Frames:
         """Bytes kept until more arrive."""
         return len(self._tail)
 
-    def feed(self, data: bytes) -> Iterable[Item]:
+    def feed(self, data: bytes) -> Iterable[ItemT | MessageT | PayloadChunk | PayloadEnded]:
         """Take bytes and give what they complete, in order.
 
         The packets are decoded when this returns, and a packet that breaks the protocol raises when the iteration
@@ -81,7 +80,7 @@ class Frames:
             raise self._fault
         # A list costs what a generator does (scripts/bench_codec.py) and, being complete when this returns, leaves
         # the reader in a known state when its caller stops half-way.
-        items: list[Item] = []
+        items: list[ItemT | MessageT | PayloadChunk | PayloadEnded] = []
         try:
             self._take(data, items)
         except ProtocolError as fault:
@@ -90,7 +89,7 @@ class Frames:
             return _then_raise(items, fault)
         return items
 
-    def _take(self, data: bytes, items: list[Item]) -> None:
+    def _take(self, data: bytes, items: list[ItemT | MessageT | PayloadChunk | PayloadEnded]) -> None:
         pos = 0
         if self._payload_left:
             pos = self._pass_payload(data, 0, items)
@@ -104,19 +103,57 @@ class Frames:
         if pos < len(data):
             self._tail += data[pos:] if pos else data
 
-    def _cut(self, buf: bytes, pos: int, items: list[Item]) -> int:
+    def _cut(self, buf: bytes, pos: int, items: list[ItemT | MessageT | PayloadChunk | PayloadEnded]) -> int:
         """Decode every complete packet from `pos` on and return where the first incomplete one begins.
 
         Sets `_wanted` when that one is worth waiting for.
         """
         raise NotImplementedError
 
-    def _start_payload(self, packet: PubReq, size: int, items: list[Item]) -> None:
-        """Begin to hand on a payload; its bytes go through `_pass_payload`."""
-        items.append(PayloadStarted(packet, size))
-        self._payload_left = size
+    def _decode_message(self, buf: bytes, pos: int, start: int, end: int) -> MessageT:
+        """Decode the message at `pos` whose fields start at `start`, as if it ended at `end`."""
+        raise NotImplementedError
 
-    def _pass_payload(self, buf: bytes, pos: int, items: list[Item]) -> int:
+    def _payload_started(self, message: MessageT, size: int) -> ItemT:
+        """The item that announces a payload of so many bytes."""
+        raise NotImplementedError
+
+    def _stream(
+        self, buf: bytes, pos: int, start: int, end: int, items: list[ItemT | MessageT | PayloadChunk | PayloadEnded]
+    ) -> int | None:
+        """Begin a message whose payload may be too large to hold; None while its fields are incomplete.
+
+        The fields are decoded from what is there, as if the packet ended with it: the payload is what is left.
+        """
+        there = min(end, len(buf), start + self._max_fields_bytes)
+        try:
+            message = self._decode_message(buf, pos, start, there)
+        except Truncated:
+            if there == end:
+                raise
+            if there == start + self._max_fields_bytes:
+                raise PacketTooLarge(
+                    f"a packet of type {buf[pos] >> 4} has more than {self._max_fields_bytes} bytes "
+                    "before its payload, which is the most allowed"
+                ) from None
+            have = there - pos
+            self._wanted = 2 * have if have > _EAGER_BYTES else 0
+            self._wanted = min(self._wanted, end - pos, start - pos + self._max_fields_bytes)
+            return None
+        payload = there - len(message.payload)
+        if end - payload > self._chunk_bytes:
+            message.payload = b""
+            items.append(self._payload_started(message, end - payload))
+            self._payload_left = end - payload
+            return self._pass_payload(buf, payload, items)
+        if end > len(buf):
+            self._wanted = end - pos
+            return None
+        message.payload = buf[payload:end]
+        items.append(message)
+        return end
+
+    def _pass_payload(self, buf: bytes, pos: int, items: list[ItemT | MessageT | PayloadChunk | PayloadEnded]) -> int:
         """Hand on what is there of the payload under way and return where it ends in `buf`."""
         chunk = buf[pos : pos + self._payload_left]
         if chunk:
@@ -127,118 +164,9 @@ class Frames:
         return pos + len(chunk)
 
 
-class FrameReader(Frames):
-    """Cuts MMQP."""
-
-    def __init__(self, max_packet_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """Refuse packets above `max_packet_bytes`; hand on payloads above `chunk_bytes` as they arrive."""
-        super().__init__(max_packet_bytes, chunk_bytes)
-        # The bits of a control byte that ask for a check of the announced length. A packet with a one-byte length has
-        # at most 257 bytes, one with two at most 65,538: where both bounds are above that, they need none.
-        self._checked = 0xFF
-        if max_packet_bytes >= 0x101 and chunk_bytes >= 0xFF:
-            self._checked = RLF
-        if max_packet_bytes >= 0x10002 and chunk_bytes >= 0xFFFF:
-            self._checked = RLF & ~RLF_TWO_BYTES
-        self._stream_above = min(chunk_bytes, MAX_FIELDS_BYTES)
-
-    def _cut(self, buf: bytes, pos: int, items: list[Item]) -> int:
-        size = len(buf)
-        last = size - 1
-        decoders = _BY_CONTROL_BYTE
-        checked = self._checked
-        append = items.append
-        self._wanted = 0
-        while pos < last:
-            control = buf[pos]
-            decode = decoders[control]
-            if decode is None:
-                raise UnknownPacketType(
-                    f"a packet has type {control >> 4} and flags {control & 3:02b}; no packet has both"
-                )
-            if control & checked:
-                header = self._checked_header(buf, pos)
-                if header is None:
-                    break
-                start, end = header
-                if end - start > self._stream_above and control & ~RLF in STREAMED:
-                    passed = self._stream(buf, pos, start, end, items)
-                    if passed is None:
-                        break
-                    pos = passed
-                    continue
-            elif control & RLF:
-                header = read_header(buf, pos)
-                if header is None:
-                    break
-                start, end = header
-            else:
-                start = pos + 2
-                end = start + buf[pos + 1]
-                # Reading the header and fields of such packets at once takes 0.75 of the time.
-                if control == SHORTEST and start < end <= size and not buf[start]:
-                    after = cut_shortest(buf, pos, append)
-                    if after > pos:
-                        pos = after
-                        continue
-            if end > size:
-                self._wanted = end - pos
-                break
-            append(decode(buf, start, end, control))
-            pos = end
-        return pos
-
-    def _checked_header(self, buf: bytes, pos: int) -> tuple[int, int] | None:
-        """Where the fields start and end, once the header is complete and announces something acceptable."""
-        control = buf[pos] & ~RLF
-        header = read_header(buf, pos)
-        if header is None:
-            return None
-        start, end = header
-        if end - pos > self._max_packet_bytes:
-            raise PacketTooLarge(
-                f"a packet of type {control >> 4} has {end - pos} bytes; at most {self._max_packet_bytes} are accepted"
-            )
-        if end - start > MAX_FIELDS_BYTES and control not in STREAMED:
-            raise PacketTooLarge(
-                f"a packet of type {control >> 4} has {end - start} bytes of fields; at most {MAX_FIELDS_BYTES} may be"
-            )
-        return header
-
-    def _stream(self, buf: bytes, pos: int, start: int, end: int, items: list[Item]) -> int | None:
-        """Begin a PUBREQ whose payload may be too large to hold; None while its fields are incomplete.
-
-        The fields are decoded from what is there, as if the packet ended with it: the payload is what is left.
-        """
-        there = min(end, len(buf), start + MAX_FIELDS_BYTES)
-        control = buf[pos] & ~RLF
-        try:
-            packet = DECODERS[control](buf, start, there, control)
-        except Truncated:
-            if there == end:
-                raise
-            if there == start + MAX_FIELDS_BYTES:
-                raise PacketTooLarge(
-                    f"PubReq has more than {MAX_FIELDS_BYTES} bytes before its payload, which is the most allowed"
-                ) from None
-            have = there - pos
-            self._wanted = 2 * have if have > _EAGER_BYTES else 0
-            self._wanted = min(self._wanted, end - pos, start - pos + MAX_FIELDS_BYTES)
-            return None
-        assert isinstance(packet, PubReq)
-        payload = there - len(packet.payload)
-        if end - payload > self._chunk_bytes:
-            packet.payload = b""
-            self._start_payload(packet, end - payload, items)
-            return self._pass_payload(buf, payload, items)
-        if end > len(buf):
-            self._wanted = end - pos
-            return None
-        packet.payload = buf[payload:end]
-        items.append(packet)
-        return end
+T = TypeVar("T")
 
 
-def _then_raise(items: list[Item], fault: ProtocolError) -> Iterator[Item]:
+def _then_raise(items: list[T], fault: ProtocolError) -> Iterator[T]:
     yield from items
     raise fault

@@ -296,5 +296,5 @@ def test_fields_beyond_the_bound_are_refused_however_the_packet_arrives() -> Non
     properties = (b"\x01n\xff\xff" + value) * 2
     body = bytes.fromhex("04 0000 0001 01 02") + properties
     packet = bytes((0x78,)) + len(body).to_bytes(3, "big") + body
-    with pytest.raises(PacketTooLarge, match="PubReq has more than"):
+    with pytest.raises(PacketTooLarge, match="type 7 has more than"):
         list(FrameReader(1 << 20).feed(packet))

@@ -273,6 +273,18 @@ def test_the_cost_of_single_bytes_stays_linear() -> None:
     assert looks < 1024 + 20
 
 
-def test_another_dialect_brings_its_own_way_to_cut() -> None:
-    with pytest.raises(NotImplementedError):
-        Frames(1 << 20).feed(b"\x10")
+class NoDialect(Frames[object, PubReq]):
+    """A reader that was never told how its dialect looks."""
+
+    def streamed(self) -> object:
+        return self._stream(b"", 0, 0, 0, [])
+
+    def announced(self) -> object:
+        return self._payload_started(publish(b""), 1)
+
+
+def test_another_dialect_brings_its_own_way_to_cut_decode_and_announce() -> None:
+    frames = NoDialect(1 << 20, 1 << 10, 1 << 10)
+    for way in (lambda: frames.feed(b"\x10"), frames.streamed, frames.announced):
+        with pytest.raises(NotImplementedError):
+            way()
