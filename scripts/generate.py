@@ -1,9 +1,9 @@
-"""Write what follows from the packet declarations: `moq/wire/_mmqp.py` and the tables of `docs/protocol.md`.
+"""Write what follows from the packet declarations: the codecs in `moq/wire` and the tables of `docs/protocol.md`.
 
     python scripts/generate.py            write the files
     python scripts/generate.py --check    exit 1 if a file is not what would be written
 
-Both are committed: the code can be read, stepped through and counted by coverage, the tables read where they are.
+All are committed: the code can be read, stepped through and counted by coverage, the tables read where they are.
 """
 
 import argparse
@@ -16,12 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 # The declarations are imported without their packages, whose `__init__` would import what is to be written.
-for _name in ("moq", "moq.wire"):
+for _name in ("moq", "moq.wire", "moq.wire.mqtt"):
     _package = ModuleType(_name)
     _package.__path__ = [str(ROOT / _name.replace(".", "/"))]
     sys.modules[_name] = _package
 
 from moq.wire import header, mmqp  # noqa: E402
+from moq.wire.mqtt import header as mqtt_header  # noqa: E402
+from moq.wire.mqtt import packets as mqtt  # noqa: E402
 from scripts.wire_codec import codec_source  # noqa: E402
 from scripts.wire_layout import Dialect  # noqa: E402
 from scripts.wire_tables import with_tables  # noqa: E402
@@ -33,6 +35,12 @@ def outputs() -> dict[Path, str]:
     document = ROOT / "docs/protocol.md"
     return {
         ROOT / "moq/wire/_mmqp.py": ruff_formatted(codec_source(dialect)),
+        **{
+            ROOT / f"moq/wire/mqtt/_mqtt{version}.py": ruff_formatted(
+                codec_source(Dialect(mqtt, mqtt.PACKETS, mqtt_header, version))
+            )
+            for version in (mqtt_header.VERSION_3_1_1, mqtt_header.VERSION_5)
+        },
         document: with_tables(document.read_text(), dialect),
     }
 

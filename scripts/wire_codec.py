@@ -31,14 +31,14 @@ def codec_source(dialect: Dialect) -> str:
 def heading(dialect: Dialect, body: str) -> str:
     """The docstring, the imports the body needs, the shared structs."""
     module = dialect.module.__name__
-    of = f"{module}, version {dialect.version}" if dialect.version else module
+    of = f"version {dialect.version} of {module}" if dialect.version else module
     names = [struct.__name__ for struct in (*dialect.structures, *dialect.packets)]
     names += [dialect.union_name(union) for union in dialect.unions] + ["Packet"]
     codes = sorted(set(re.findall(r"\b_([BHIQ]+)\b", body)))
     properties = f"{dialect.header.__name__.rpartition('.')[0]}.properties"
     return "\n".join(
         [
-            f'"""Encoders and decoders of {of}, straight-line: written by scripts/generate.py, not by hand."""',
+            f'"""Encoders and decoders of {of}, straight-line: written by scripts/generate.py."""',
             "",
             "# ruff: noqa: A001  (locals have the names of the fields)",
             "",

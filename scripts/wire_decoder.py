@@ -141,7 +141,8 @@ class Decoder:
             if not isinstance(field.kind, Bits) or isinstance(field.kind, ControlBits) or self.is_bool(field):
                 continue
             width = field.kind.high - field.kind.low + 1
-            yield f"{field.name} = flags >> {field.kind.low} & {(1 << width) - 1}"
+            shifted = f"flags >> {field.kind.low}" if field.kind.low else "flags"
+            yield f"{field.name} = {shifted} & {(1 << width) - 1}"
             if field.kind.maximum < (1 << width) - 1:
                 yield f"if {field.name} > {field.kind.maximum}:"
                 yield f'    raise above("{self.name}.{field.name}", {field.name}, {field.kind.maximum})'

@@ -165,7 +165,7 @@ class Encoder:
         for field in self.layout:
             bits = fields.flag_bits(field)
             if isinstance(bits, Bits):
-                terms.append(f"{self.it}.{field.name} << {bits.low}")
+                terms.append(self.shifted(field, bits))
         return " | ".join(terms) or "0"
 
     def control_type(self) -> str:
@@ -174,12 +174,12 @@ class Encoder:
 
     def control(self) -> str:
         """The control byte as an expression."""
-        terms = [self.control_type()]
-        for field in self.layout:
-            if isinstance(field.kind, ControlBits):
-                shift = f" << {field.kind.low}" if field.kind.low else ""
-                terms.append(f"{self.it}.{field.name}{shift}")
-        return " | ".join(terms)
+        bits = [self.shifted(field, field.kind) for field in self.layout if isinstance(field.kind, ControlBits)]
+        return " | ".join([self.control_type(), *bits])
+
+    def shifted(self, field: Field, bits: Bits) -> str:
+        """A value in its place in a byte."""
+        return f"{self.it}.{field.name}" + (f" << {bits.low}" if bits.low else "")
 
     def value(self, field: Field, value: str) -> str:
         """A field's bytes as an expression."""

@@ -1,4 +1,4 @@
-"""Encoders and decoders of moq.wire.mmqp, straight-line: written by scripts/generate.py, not by hand."""
+"""Encoders and decoders of moq.wire.mmqp, straight-line: written by scripts/generate.py."""
 
 # ruff: noqa: A001  (locals have the names of the fields)
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sized
 
 from moq.errors import LocalProtocolError, MalformedPacket, ReservedBits, TrailingBytes, Truncated
-from moq.wire.fields import Number, layout
+from moq.wire.fields import Number, PropertyList, layout
 
 MAX_SHORT = 0xFF
 MAX_LONG = 0xFFFF
@@ -151,6 +151,8 @@ def too_young(name: str, value: object, version: int) -> LocalProtocolError:
 def out_of_range(struct: object) -> LocalProtocolError | None:
     """Find the number that does not fit its field: called only once `struct.pack` has refused."""
     for field in layout(type(struct)):
+        if isinstance(field.kind, PropertyList):
+            continue  # each of its values was checked as it was put
         value = getattr(struct, field.name)
         if isinstance(field.kind, Number) and value is not None and not 0 <= value < 1 << 8 * field.kind.size:
             maximum = (1 << 8 * field.kind.size) - 1
