@@ -153,8 +153,10 @@ class Requests:
     def _fail(self, request: _Request, reason: Reason) -> None:
         self._close(request)
         self._environment.figures.requests_failed += 1
+        # This ends the whole exchange of the request, wherever its own acknowledgements stand.
+        request.requester.note_released(Kind.REQUEST << 16 | request.packet_id)
         if request.requester.peer is not None:
-            request.requester.peer.acknowledge(Kind.RESPONSE, request.packet_id, reason)
+            request.requester.peer.acknowledge(Kind.REQUEST, request.packet_id, reason)
 
     def _close(self, request: _Request) -> None:
         if request.timer is not None:

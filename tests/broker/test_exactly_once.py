@@ -268,7 +268,7 @@ class BoastfulStore(CrashStore):
     """Claims that everything is safe at once: the commit-before-acknowledge rule, broken on purpose."""
 
     @property
-    def durable(self) -> int:  # type: ignore[override]
+    def durable(self) -> int:
         return self.last
 
     @durable.setter

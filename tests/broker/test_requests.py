@@ -198,13 +198,23 @@ def test_a_request_nobody_answers_fails_at_its_deadline(desk: Desk) -> None:
     client.request(1, id=1, deadline_ms=1500)
     client.request(1, id=2)
     desk.advance(1.5)
-    assert failure(client) == [PubAck(RESPONSE, 1, Reason.REQUEST_TIMED_OUT)]
+    assert failure(client) == [PubAck(REQUEST, 1, Reason.REQUEST_TIMED_OUT)]
     desk.advance(28.5)
-    assert failure(client) == [PubAck(RESPONSE, 2, Reason.REQUEST_TIMED_OUT)]
+    assert failure(client) == [PubAck(REQUEST, 2, Reason.REQUEST_TIMED_OUT)]
     session = desk.broker.sessions.get("responder")
     assert session is not None
     assert session.outbound.ids._holds == {}
     assert len(asked(answering)) == 2
+
+
+def test_a_request_that_failed_unreleased_leaves_its_identifier_free(desk: Desk) -> None:
+    client, answering = asker(desk), responder(desk)
+    client.request(1, qos=2, id=1, deadline_ms=1000)
+    assert client.read() == [PubSyn(REQUEST, 1, Reason.SUCCESS)]
+    desk.advance(1)
+    assert failure(client) == [PubAck(REQUEST, 1, Reason.REQUEST_TIMED_OUT)]
+    client.request(1, b"another", qos=2, id=1)
+    assert answering.payloads()[-1] == b"another"
 
 
 def test_a_requester_that_is_away_at_the_deadline_is_not_told(desk: Desk) -> None:
@@ -223,7 +233,7 @@ def test_the_requester_learns_at_once_that_its_responder_is_gone(desk: Desk) -> 
     client.request(1, id=2)
     client.take(PubAck)
     answering.lost()
-    assert failure(client) == [PubAck(RESPONSE, 1, Reason.NO_RESPONDER), PubAck(RESPONSE, 2, Reason.NO_RESPONDER)]
+    assert failure(client) == [PubAck(REQUEST, 1, Reason.NO_RESPONDER), PubAck(REQUEST, 2, Reason.NO_RESPONDER)]
     again = desk.connect("responder", resume=True, settings=LONG)
     assert again.messages() == []
 
@@ -308,7 +318,7 @@ def test_a_request_that_waits_for_a_lane_does_not_outlive_the_connection(desk: D
     other = responder(desk, "other", group=group) if group else None
     answering.lost()
     if other is None:
-        assert failure(client) == [PubAck(RESPONSE, 1, Reason.NO_RESPONDER)]
+        assert failure(client) == [PubAck(REQUEST, 1, Reason.NO_RESPONDER)]
     else:
         (packet_id,) = asked(other)
         other.respond(packet_id, b"!")
@@ -358,4 +368,4 @@ def test_another_member_takes_a_lost_members_place(desk: Desk) -> None:
     assert client.payloads() == [b"!"]
     client.request(1, b"?", id=2)
     second.lost()
-    assert failure(client) == [PubAck(RESPONSE, 2, Reason.NO_RESPONDER)]
+    assert failure(client) == [PubAck(REQUEST, 2, Reason.NO_RESPONDER)]

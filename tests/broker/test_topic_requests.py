@@ -34,6 +34,32 @@ class Denying:
 # --- aliases ------------------------------------------------------------------------------------------
 
 
+def test_a_client_that_lost_its_memory_may_choose_its_aliases_anew(desk: Desk) -> None:
+    before = desk.connect("alice", settings=LONG)
+    before.subscribe("old", alias=1)
+    before.register("pub", alias=2)
+    before.lost()
+    client = desk.connect("alice", resume=True, settings=LONG)
+    other = desk.connect("bob")
+    other.register("old", alias=1)
+    other.publish(1, b"named in full: this connection never said what alias 1 means")
+    (message,) = client.messages()
+    assert message.packet.topic == "old"
+    assert client.ask(Subscribe(0, False, 1, "new")) == [Reason.SUCCESS]
+    assert client.ask(Subscribe(0, False, 2, "other")) == [Reason.SUCCESS]
+    client.publish(2, b"x", qos=1, id=1)
+    assert client.read() == [PubAck(0, 1, Reason.TOPIC_NOT_REGISTERED)]
+
+
+def test_a_client_that_kept_its_memory_publishes_under_its_old_aliases(desk: Desk) -> None:
+    before = desk.connect("alice", settings=LONG)
+    before.register("pub", alias=2)
+    before.lost()
+    client = desk.connect("alice", resume=True, settings=LONG)
+    client.publish(2, b"x", qos=1, id=1)
+    assert client.read() == [PubAck(0, 1, Reason.SUCCESS)]
+
+
 def test_a_topic_is_named_once_and_then_meant_by_its_alias(desk: Desk) -> None:
     client = desk.connect("alice")
     client.subscribe("a/b", alias=7)

@@ -102,7 +102,8 @@ class Connection:
         self._paused: set[int] = set()  # incoming lanes not read until the client reads our answers
         self._waiting: set[int] = set()  # incoming lanes not read until other payloads are complete
         self._topics: dict[int, str] = {}  # alias → topic, for both directions
-        self._aliases: dict[str, int] = {}  # topic → alias
+        self._remembered: set[int] = set()  # those known from earlier connections of the session only
+        self._aliases: dict[str, int] = {}  # topic → alias, to send under
         self._published: dict[int, str] = {}  # the aliases among them that are registered
         self._known_names: dict[str, Reason] = {}
         self._outlets = Outlets(link, broker.environment, self._aliases)
@@ -278,15 +279,25 @@ class Connection:
             self._send(TopAck(0, bytes(self._on_topic_request(request, now) for request in packet.topics)))
 
     def _remember_aliases(self, session: Session) -> None:
+        """What aliases meant on earlier connections, as long as this one does not say otherwise.
+
+        A client that has kept its session may use them; one that has lost it may choose anew. So the broker
+        itself uses only those that this connection has confirmed.
+        """
         for subscription in session.subscriptions.values():
             if subscription.identifier:
-                self._bind(subscription.identifier, subscription.filter)
+                self._topics[subscription.identifier] = subscription.filter
         for registration in session.registrations.values():
             if registration.identifier:
-                self._bind(registration.identifier, registration.filter)
+                self._topics[registration.identifier] = registration.filter
                 self._published[registration.identifier] = registration.filter
+        self._remembered.update(self._topics)
 
     def _bind(self, alias: int, topic: str) -> None:
+        if alias in self._remembered:
+            self._remembered.discard(alias)
+            if self._topics[alias] != topic:
+                self._published.pop(alias, None)
         self._topics[alias] = topic
         self._aliases.setdefault(topic, alias)
 
@@ -325,13 +336,16 @@ class Connection:
             return Reason.TOPIC_ALIAS_INVALID
         known = self._topics.get(alias)
         if topic is None:
-            return known if known is not None else Reason.TOPIC_ALIAS_INVALID
+            if known is None:
+                return Reason.TOPIC_ALIAS_INVALID
+            self._bind(alias, known)
+            return known
         if filter_error(topic) is not None:
             return Reason.TOPIC_FILTER_INVALID
         if alias == 0:
             return topic
         # Messages under this alias may be on their way on any lane: giving it another meaning would give them one.
-        if has_wildcard(topic) or (known is not None and known != topic):
+        if has_wildcard(topic) or (known not in (None, topic) and alias not in self._remembered):
             return Reason.TOPIC_ALIAS_INVALID
         self._bind(alias, topic)
         return topic
