@@ -272,6 +272,13 @@ async def test_a_certificate_that_is_none_is_refused(bench: Bench, tmp_path: Pat
             await quic.serve("127.0.0.1", 0, bench.accept, certificate=path, private_key=path, engine=bench.engine)
 
 
+async def test_a_file_of_no_authorities_is_refused(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    for path in (tmp_path / "empty.pem", tmp_path / "missing.pem"):
+        with pytest.raises(ConfigError, match=f"ca file .*{path.name} cannot be used"):
+            await quic.connect("127.0.0.1", 1, bench.record, ca=path, engine=bench.engine)
+
+
 async def test_an_unknown_engine_is_refused(certificates: CertificatePaths) -> None:
     with pytest.raises(ConfigError, match="'quiche'; known are aioquic, qh3"):
         await quic.connect("127.0.0.1", 1, lambda _: None, ca=None, engine="quiche")  # type: ignore[arg-type,return-value]

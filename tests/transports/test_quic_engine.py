@@ -236,6 +236,20 @@ def test_a_stopped_stream_tells_its_sender(certificates: CertificatePaths, engin
 
 
 @both_engines
+def test_a_stream_stopped_while_it_waits_is_dropped_and_the_others_go_on(
+    certificates: CertificatePaths, engine: str
+) -> None:
+    pair = Pair(certificates, engine, SMALL_WINDOWS).connect()
+    stopped, kept = send_on_streams(pair, 2, 300_000)
+    pair.run(lambda: len(pair.server.received[stopped]) > 0)
+    pair.server.engine.stop(stopped, 0x97)
+    pair.run(lambda: stopped in pair.client.stopped)
+    pair.run(lambda: len(pair.server.received[kept]) == 300_000)
+    assert len(pair.server.received[stopped]) < 300_000
+    assert pair.client.engine.unsent(stopped) == 0
+
+
+@both_engines
 def test_lower_priority_numbers_go_first_and_control_before_all(certificates: CertificatePaths, engine: str) -> None:
     pair = Pair(certificates, engine, QUICOptions(connection_window_bytes=64 * MEGABYTE)).connect()
     bulk, urgent = pair.client.engine.open_stream(200), pair.client.engine.open_stream(10)

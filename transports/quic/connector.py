@@ -7,7 +7,9 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from moq.errors import ConnectFailed
+from cryptography import x509
+
+from moq.errors import ConfigError, ConnectFailed
 from transports.quic.connection import HANDSHAKE_TIMED_OUT, Connection
 from transports.quic.endpoint import Endpoint
 from transports.quic.engine import load_engine
@@ -100,6 +102,16 @@ class _Attempt:
         return f"no connection to {self._url}: {closed.message or 'it was closed'}{alert}"
 
 
+def _require_certificates(ca: Path | None) -> None:
+    """Say what is wrong with the file of authorities now: within the handshake it would end as an internal error."""
+    if ca is None:
+        return
+    try:
+        x509.load_pem_x509_certificates(ca.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"ca file {ca} cannot be used: {getattr(error, 'strerror', None) or error}") from error
+
+
 async def connect(
     host: str,
     port: int,
@@ -123,6 +135,7 @@ async def connect(
     """
     chosen = QUICOptions.of(options) if options is not None else QUICOptions()
     module = load_engine(engine)
+    _require_certificates(ca)
     url = f"quic://[{host}]:{port}" if ":" in host else f"quic://{host}:{port}"
     failures: list[str] = []
     try:

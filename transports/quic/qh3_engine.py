@@ -13,6 +13,7 @@ What it has not is made up for here, as far as that goes:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 from collections import deque
@@ -135,6 +136,9 @@ class QH3Engine:
             if stream_id is None:
                 return
             self._streams_visited += 1
+            if not self._quic._stream_can_send(stream_id):
+                self._drop(stream_id)  # stopped by the peer, which we hear of only when the readers keep up
+                continue
             chunks = self._waiting[stream_id]
             data = chunks.popleft()
             room -= len(data)
@@ -261,7 +265,8 @@ class QH3Engine:
 
     def stop(self, stream_id: int, code: int) -> None:
         """Ask the peer to stop sending on a stream."""
-        self._quic.stop_stream(stream_id, code)
+        with contextlib.suppress(*CORE_ERRORS):  # it is over already
+            self._quic.stop_stream(stream_id, code)
 
     def ping(self) -> None:
         """Make the peer answer."""
