@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aioquic.quic.recovery import QuicPacketSpace
     from aioquic.quic.stream import QuicStream
 
+    from transports.quic._aioquic_congestion import Measured
     from transports.quic._aioquic_connection import BurstPacer
     from transports.quic._aioquic_streams import Sender
 
@@ -130,12 +131,19 @@ class StraightConnection(ReceivingConnection):
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Any]]:
         """What may leave now."""
-        if not self._is_plain():
-            datagrams = super().datagrams_to_send(now)
-            space = self._spaces.get(ONE_RTT)
-            if space is not None and space.ack_at is None:
-                self._unacknowledged = 0
-            return datagrams
+        datagrams = self._plain_datagrams(now) if self._is_plain() else self._other_datagrams(now)
+        if datagrams:
+            cast("Measured", self._loss._cc).on_burst_sent(self._packet_number - 1)
+        return datagrams
+
+    def _other_datagrams(self, now: float) -> list[tuple[bytes, Any]]:
+        datagrams = super().datagrams_to_send(now)
+        space = self._spaces.get(ONE_RTT)
+        if space is not None and space.ack_at is None:
+            self._unacknowledged = 0
+        return datagrams
+
+    def _plain_datagrams(self, now: float) -> list[tuple[bytes, Any]]:
         self._discard_finished()
         space = self._spaces[ONE_RTT]
         capacity = self._max_datagram_size - 1 - len(self._peer_cid.cid) - NUMBER_BYTES - TAG_BYTES
