@@ -117,9 +117,9 @@ class Broker:
         """A session no longer publishes on a topic."""
         session.publishes.discard(name)
         topic = self.topics.get(name)
-        if topic is not None:
-            topic.publishers.discard(session.client_id)
-            self.topics.forget_if_idle(topic)
+        assert topic is not None
+        topic.publishers.discard(session.client_id)
+        self.topics.forget_if_idle(topic)
 
     def subscribers(self, session: Session, name: str) -> list[str] | Reason:
         """The client ids that would receive a message on this topic."""

@@ -341,8 +341,8 @@ class Outbound:
         If that were lost in a crash, the message would be repeated to someone who no longer recognises it.
         """
         peer = self.peer
-        if peer is not None:
-            self._environment.promises.keep(lambda: peer.release(kind, packet_id))
+        assert peer is not None
+        self._environment.promises.keep(lambda: peer.release(kind, packet_id))
 
     def _finish(self, delivery: Delivery, now: float) -> None:
         del self._inflight[delivery.exchange]

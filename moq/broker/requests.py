@@ -146,7 +146,9 @@ class Requests:
         if qos:
             session.outbound.ids.hold(packet_id)  # once for the exchange, once for the answer
             session.outbound.accept(Delivery(message, target, qos, packet_id), now)
-        elif session.peer is not None and not session.peer.send_message(message, target, 0, packet_id, False):
+            return
+        assert session.peer is not None
+        if not session.peer.send_message(message, target, 0, packet_id, False):
             self._environment.figures.dropped_congested += 1
             self._forget(request, session, packet_id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moq.broker.delivery import ABSENT_LOAD
+from moq.broker.message import Message
 from moq.config import Limits
 from moq.wire import PublishExtension, RetentionMode
 from tests.broker.desk import LONG, Client, Desk
@@ -127,6 +128,10 @@ def test_what_was_sent_before_is_never_pushed_out() -> None:
     publisher.publish(2, b"too many", qos=1, id=1)
     assert resumed(desk).payloads() == [b"sent"]
     assert desk.figures.dropped_queue_full == 2
+
+
+def test_a_message_is_described_without_its_payload() -> None:
+    assert repr(Message("a", b"secret", 1)) == "Message('a', 6 bytes, qos=1, kind=0)"
 
 
 def test_an_absent_session_counts_as_more_loaded_than_any_other(desk: Desk) -> None:

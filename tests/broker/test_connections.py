@@ -396,6 +396,24 @@ def test_a_client_that_does_not_read_its_answers_is_not_read(desk: Desk) -> None
     client.send(TypeReq(1, "a"))
     client.send(TypeReq(2, "a"), lane=0)
     assert client.link.paused == {0}
+    client.drain(1)
+    assert client.link.paused == {0}
     client.drain()
     assert client.link.paused == set()
     assert len(client.read()) == 2
+
+
+def test_a_lane_that_drains_after_the_end_changes_nothing(desk: Desk) -> None:
+    client = desk.connect("alice")
+    client.send(ConEnd(Reason.SUCCESS))
+    client.drain(1)
+    client.connection.close(Reason.SERVER_SHUTTING_DOWN)
+    assert client.read() == []
+
+
+def test_packets_after_a_goodbye_in_the_same_read_have_no_effect(desk: Desk) -> None:
+    client, watcher = desk.connect("alice"), desk.connect("bob")
+    watcher.subscribe("a")
+    client.register("a", alias=1)
+    client.send(ConEnd(Reason.SUCCESS), ConSyn(), PubReq(0, False, False, 0, 0, 1, None, None, None, b"late"))
+    assert watcher.payloads() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import (
     ConAck,
@@ -16,7 +17,7 @@ from moq.wire import (
     TypeFormat,
     TypeReq,
 )
-from tests.broker.desk import LONG, PERSISTENT, Client, Desk
+from tests.broker.desk import LONG, PERSISTENT, Client, Desk, DeskStore
 
 
 def back(desk: Desk, name: str) -> Client:
@@ -174,6 +175,15 @@ def test_a_topic_goes_on_numbering_what_it_retains(desk: Desk) -> None:
     last = after.restarted().connect("subscriber")
     last.subscribe("a", alias=1)
     assert last.payloads() == [b"before", b"after"]
+
+
+def test_topics_past_the_limit_of_the_new_broker_are_not_recovered(desk: Desk) -> None:
+    publisher = desk.connect("publisher")
+    for alias, topic in enumerate(("a", "b"), 1):
+        publisher.register(topic, alias=alias, mode=RetentionMode.FIFO)
+        publisher.publish(alias, b"x", qos=1, id=1, retain=True)
+    after = Desk(Limits(max_topics=1), store=DeskStore(desk.store.safe))
+    assert (len(after.broker.topics), after.broker.topics.retained_count) == (1, 1)
 
 
 def test_types_survive(desk: Desk) -> None:

@@ -141,6 +141,16 @@ def test_a_session_that_matches_twice_is_asked_once(desk: Desk) -> None:
     assert len(asked(answering)) == 1
 
 
+def test_a_request_with_a_time_to_live_and_no_deadline_has_the_brokers_deadline(desk: Desk) -> None:
+    client = asker(desk)
+    responder(desk)
+    client.publish(1, id=1, kind=REQUEST, extension=PublishExtension(ttl_ms=1))
+    desk.advance(29)
+    assert client.read() == []
+    desk.advance(1)
+    assert failure(client) == [PubAck(REQUEST, 1, Reason.REQUEST_TIMED_OUT)]
+
+
 # --- repetitions --------------------------------------------------------------------------------------
 
 

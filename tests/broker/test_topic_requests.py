@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moq.broker.access import Action
+from moq.broker.message import Registration, Subscription
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import (
@@ -147,6 +148,14 @@ def test_system_topics_are_excluded_from_leading_wildcards(desk: Desk) -> None:
     assert [found.filter for found in desk.broker.subscriptions.matching("$own/x")] == ["$own/#"]
 
 
+def test_a_final_wildcard_includes_its_parent(desk: Desk) -> None:
+    client = desk.connect("alice")
+    client.subscribe("a/#")
+    client.register("a", alias=1)
+    client.publish(1, b"x")
+    assert client.payloads() == [b"x"]
+
+
 def test_subscriptions_of_a_session_are_bounded() -> None:
     desk = Desk(Limits(max_subscriptions_per_session=1))
     client = desk.connect("alice")
@@ -170,6 +179,29 @@ def test_a_wildcard_does_not_reveal_what_may_not_be_received() -> None:
     alice.subscribe("a/secret", group="g", qos=1)
     bob.publish("a/secret", b"live", qos=1, id=2)
     assert alice.payloads() == []
+
+
+def test_the_core_itself_refuses_what_is_no_filter(desk: Desk) -> None:
+    """Whatever a dialect lets through."""
+    desk.connect("alice")
+    session = desk.broker.sessions.get("alice")
+    assert session is not None
+    assert desk.broker.subscribe(Subscription(session, "#/a"), desk.now) is Reason.TOPIC_FILTER_INVALID
+    assert desk.broker.register(session, Registration("#/a")) is Reason.TOPIC_FILTER_INVALID
+    assert desk.broker.unsubscribe(session, "a") is Reason.NO_SUBSCRIPTION_EXISTED
+
+
+def test_a_subscription_that_wants_no_messages_of_its_own_gets_none(desk: Desk) -> None:
+    client = desk.connect("alice")
+    client.register("a", alias=1)
+    session = desk.broker.sessions.get("alice")
+    assert session is not None
+    desk.broker.subscribe(Subscription(session, "a", no_local=True), desk.now)
+    client.publish(1, b"own")
+    assert client.payloads() == []
+    client.subscribe("#")
+    client.publish(1, b"own, wanted by another subscription")
+    assert len(client.payloads()) == 1
 
 
 # --- registrations ------------------------------------------------------------------------------------

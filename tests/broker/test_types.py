@@ -8,7 +8,7 @@ from moq.broker.access import Action
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import PubType, TopAck, TypeFormat, TypeReq
-from tests.broker.desk import Client, Desk
+from tests.broker.desk import LONG, Client, Desk
 from tests.broker.test_topic_requests import Denying
 
 if TYPE_CHECKING:
@@ -156,6 +156,16 @@ def test_a_publisher_that_is_away_is_not_asked(desk: Desk) -> None:
     publisher.lost()
     (packet,) = ask(desk.connect("asker"), "a")
     assert packet.reason == Reason.TYPE_UNKNOWN
+
+
+def test_of_several_publishers_one_that_is_there_is_asked(desk: Desk) -> None:
+    for name in ("a", "b"):
+        client = desk.connect(name, settings=LONG)
+        client.register("t", alias=1)
+        client.lost()
+    present = publisher_of(desk, "t", name="present")
+    ask(desk.connect("asker"), "t")
+    assert len(present.take(TypeReq)) == 1
 
 
 def test_types_obey_the_access_list() -> None:

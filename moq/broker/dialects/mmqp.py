@@ -574,15 +574,10 @@ class Connection:
     # --- the end --------------------------------------------------------------------------------------
 
     def _on_connect_timeout(self, now: float) -> None:
-        self._environment.now = now
-        if self.state is State.CONNECTING:
-            self._violated(RemoteProtocolError("no CONREQ in time", Reason.KEEP_ALIVE_TIMEOUT), now)
+        self._violated(RemoteProtocolError("no CONREQ in time", Reason.KEEP_ALIVE_TIMEOUT), now)
 
     def _on_keep_alive(self, now: float) -> None:
         """Ask a silent client whether it is there; give one that does not answer up after another half interval."""
-        if self.state is not State.OPEN:
-            return
-        self._environment.now = now
         silent_s = now - self._last_received
         if silent_s < self._keep_alive_s:
             due = self._last_received + self._keep_alive_s
