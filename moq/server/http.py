@@ -34,7 +34,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every figure as Prometheus knows it."""
         broker = self._server.broker
-        yield GaugeMetricFamily("moq_connections", "Links that are open now", self._server.connections)
+        yield GaugeMetricFamily("moq_links_open", "Links that are open now", self._server.connections)
         yield GaugeMetricFamily("moq_sessions", "Sessions, connected or not", len(broker.sessions))
         yield GaugeMetricFamily("moq_subscriptions", "Subscriptions of all sessions", broker.subscriptions.count)
         yield GaugeMetricFamily("moq_topics", "Topic names known", len(broker.topics))

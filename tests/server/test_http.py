@@ -1,0 +1,88 @@
+"""Health and metrics over HTTP, also for clients that speak it badly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from moq.wire import PubReq, Register
+from tests.server.wire_client import PATIENCE_S
+
+if TYPE_CHECKING:
+    from moq.server import Server
+    from tests.server.wire_client import Wires
+
+
+async def exchange(server: Server, request: bytes) -> bytes:
+    """Send bytes, say no more, and read the answer to its end."""
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["http"])
+        try:
+            writer.write(request)
+            writer.write_eof()
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+async def get(server: Server, path: str) -> tuple[str, str]:
+    """The status line and the body of an answer whose length is as announced."""
+    answer = await exchange(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    return head.split(b"\r\n")[0].decode(), body.decode()
+
+
+async def test_a_live_server_is_healthy_and_ready(server: Server) -> None:
+    assert await get(server, "/healthz") == ("HTTP/1.0 200 OK", "ok\n")
+    assert await get(server, "/readyz") == ("HTTP/1.0 200 OK", "ready\n")
+
+
+async def test_a_server_that_accepts_nobody_is_not_ready(server: Server) -> None:
+    server.is_ready = False
+    status, _ = await get(server, "/readyz")
+    assert status == "HTTP/1.0 503 Service Unavailable"
+
+
+async def test_other_paths_and_methods_are_refused(server: Server) -> None:
+    assert (await get(server, "/"))[0] == "HTTP/1.0 404 Not Found"
+    assert (await exchange(server, b"POST /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 405")
+
+
+async def test_metrics_are_what_prometheus_reads(server: Server, wires: Wires) -> None:
+    client = await wires.connect(server.ports["tcp"], "alice")
+    await client.ask(Register(0, False, 1, "a"))
+    client.send(PubReq(0, False, False, 1, 1, 1, None, None, None, b"12345"))
+    await client.read()
+    _, body = await get(server, "/metrics")
+    families = list(text_string_to_metric_families(body))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names))
+    samples = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+    assert samples["moq_messages_received_total"] == 1
+    assert samples["moq_bytes_received_total"] == 5
+    assert samples["moq_sessions"] == 1
+    (drops,) = [family for family in families if family.name == "moq_messages_dropped"]
+    assert {sample.labels["reason"] for sample in drops.samples} >= {"congested", "queue_full", "expired"}
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\r\n", b"\x00" * 100, b"x" * 100_000, b"GET\r\n\r\n", b"\r\n\r\n"])
+async def test_garbage_does_no_harm(server: Server, garbage: bytes) -> None:
+    answer = b""
+    with contextlib.suppress(ConnectionError):  # cut off in the middle of it: as good an answer
+        answer = await exchange(server, garbage)
+    assert not answer or answer.startswith(b"HTTP/1.0 4")
+    assert (await get(server, "/healthz"))[0] == "HTTP/1.0 200 OK"
+
+
+async def test_a_client_that_never_ends_its_request_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moq.server.http.REQUEST_TIMEOUT_S", 0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["http"])
+        writer.write(b"GET /healthz")
+        assert await reader.read() == b""
+        writer.close()
