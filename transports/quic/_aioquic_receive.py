@@ -170,7 +170,7 @@ class ReceivingConnection(WindowedConnection):
 class _Run:
     """Consecutive ordinary packets of one read: what they change is written back once, by `commit`."""
 
-    __slots__ = ("_last", "_now", "_parts", "_quic", "_space", "_start", "_stop", "expected", "is_urgent")
+    __slots__ = ("_data", "_now", "_quic", "_space", "_start", "_stop", "expected", "is_urgent")
 
     def __init__(self, quic: ReceivingConnection, space: QuicPacketSpace, now: float) -> None:
         self.expected = max(space.expected_packet_number, space.largest_received_packet + 1)
@@ -179,8 +179,7 @@ class _Run:
         self._space = space
         self._now = now
         self._start = self._stop = -1
-        self._last: QuicStream | None = None
-        self._parts: list[bytes] = []
+        self._data: dict[int, list[bytes]] = {}  # by stream: peers often put one stream in each packet, in turn
 
     def take(self, number: int, frames: list[Data | Acks], is_eliciting: bool) -> None:
         """Apply the frames of a new packet."""
@@ -211,10 +210,11 @@ class _Run:
             receiver._buffer_start = stop
             if stop > receiver.highest_offset:
                 receiver.highest_offset = stop
-            if stream is not self._last:
-                self.flush_data()
-                self._last = stream
-            self._parts.append(data)
+            parts = self._data.get(cast("int", stream.stream_id))
+            if parts is None:
+                self._data[cast("int", stream.stream_id)] = [data]
+            else:
+                parts.append(data)
             return
         event = receiver.handle_frame(QuicStreamFrame(data=data, offset=offset))
         if event is not None:
@@ -230,13 +230,11 @@ class _Run:
         )
 
     def flush_data(self) -> None:
-        """Report the data of one stream in one piece."""
-        if self._last is not None:
-            data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            stream_id = cast("int", self._last.stream_id)
+        """Report the data of each stream in one piece."""
+        for stream_id, parts in self._data.items():
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
             self._quic._events.append(cast("Any", StreamData(stream_id, data, False)))
-            self._last = None
-            self._parts = []
+        self._data.clear()
 
     def _flush_numbers(self) -> None:
         space = self._space
