@@ -77,6 +77,8 @@ def properties(draw: Draw, scope: str) -> Properties:
             repeats = scope in declared.property.repeats_in.split()
             value = st.lists(value, min_size=1, max_size=3 if repeats else 1)
         drawn[declared.name] = draw(value)
+    if "authentication_data" in drawn:
+        drawn.setdefault("authentication_method", draw(texts))
     return Properties(**drawn)  # type: ignore[arg-type]
 
 

@@ -1,15 +1,18 @@
 """Every MQTT packet survives the wire in both versions; what a version does not allow is not sent."""
 
+import copy
 import dataclasses
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moq.errors import LocalProtocolError, RemoteProtocolError, Truncated
+from moq.reasons import Reason
 from moq.wire import mqtt
-from moq.wire.fields import control_flags
+from moq.wire.fields import Bits, Field, Number, PropertyList, Rest, control_flags, layout
 from moq.wire.mqtt import _mqtt4, _mqtt5
 from moq.wire.mqtt.header import fixed_header, put_variable, take_variable
 from moq.wire.mqtt.packets import Packet
@@ -104,7 +107,7 @@ def test_user_properties_keep_their_order_and_their_repetitions() -> None:
     assert decoded == packet
 
 
-FULL: dict[str, tuple[Packet, set[int]]] = {
+FULL_5: dict[str, tuple[Packet, set[int]]] = {
     "CONNECT": (
         mqtt.Connect(
             5,
@@ -136,126 +139,206 @@ FULL: dict[str, tuple[Packet, set[int]]] = {
     "DISCONNECT": (mqtt.Disconnect(4, mqtt.Properties(session_expiry_interval=1)), {0, 1}),
     "AUTH": (mqtt.Auth(0x18, mqtt.Properties(authentication_method="m", authentication_data=b"d")), {0, 1}),
 }
+
+FULL_4: dict[str, tuple[Packet, set[int]]] = {
+    "CONNECT": (
+        mqtt.Connect(4, True, 1, True, 60, None, "client", mqtt.Will(None, "topic", b"payload"), "user", b"password"),
+        set(),
+    ),
+    "CONNACK": (mqtt.ConnAck(True, 0), set()),
+    "PUBLISH": (publish(qos=1, packet_id=1), set()),
+    "PUBACK": (mqtt.PubAck(1), set()),
+    "PUBREC": (mqtt.PubRec(1), set()),
+    "PUBREL": (mqtt.PubRel(1), set()),
+    "PUBCOMP": (mqtt.PubComp(1), set()),
+    "SUBSCRIBE": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 1)]), {2}),
+    "SUBACK": (mqtt.SubAck(1, None, b""), set()),
+    "UNSUBSCRIBE": (mqtt.Unsubscribe(1, None, ["a"]), {2}),
+    "UNSUBACK": (mqtt.UnsubAck(1), set()),
+}
 """A packet with every kind of field, and the sizes at which it is merely shorter."""
 
 
-@pytest.mark.parametrize(("packet", "between_fields"), FULL.values(), ids=FULL.keys())
-def test_a_packet_cut_short_inside_a_field_is_truncated(packet: Packet, between_fields: set[int]) -> None:
-    data = mqtt.encode(packet, 5)
+each_full = pytest.mark.parametrize(
+    ("version", "packet", "between_fields"),
+    [
+        pytest.param(version, *full, id=f"{name} {version}")
+        for version, packets in ((4, FULL_4), (5, FULL_5))
+        for name, full in packets.items()
+    ],
+)
+
+
+@each_full
+def test_a_packet_cut_short_inside_a_field_is_truncated(version: int, packet: Packet, between_fields: set[int]) -> None:
+    data = mqtt.encode(packet, version)
     fields = data[2:]
     assert len(fields) < 0x80
     for size in set(range(len(fields))) - between_fields:
         with pytest.raises(RemoteProtocolError, match=r"takes \d+ bytes; the packet ends after \d+ of them") as raised:
-            decode(data[:1] + bytes((size,)) + fields[:size], 5)
+            decode(data[:1] + bytes((size,)) + fields[:size], version)
         assert type(raised.value) is Truncated
 
 
-UNSENDABLE: dict[str, tuple[Packet, int, str]] = {
-    "a long topic": (publish(topic="t" * 0x10000), 4, "Publish.topic has 65536 bytes"),
-    "a topic with a zero": (publish(topic="\0"), 4, "Publish.topic is '\\x00'"),
-    "a topic that is no text": (publish(topic="\ud800"), 4, "Publish.topic is '\\ud800'"),
-    "no topic": (publish(topic=""), 4, "Publish.topic is empty"),
-    "QoS 3": (publish(qos=3, packet_id=1), 4, "Publish.qos is 3; expected 0 to 2"),
-    "QoS 0 with a packet identifier": (publish(packet_id=1), 4, "Publish.packet_id is 1 with qos 0"),
-    "QoS 1 without a packet identifier": (publish(qos=1), 5, "Publish.packet_id is 0 with qos 1"),
-    "a repetition of QoS 0": (publish(dup=True), 5, "Publish.dup is set with qos 0"),
+FROM_A_SERVER: dict[str, tuple[str, str, Reason, str]] = {
+    "CONNACK with reserved flags": ("20 02 02 00", "20 03 02 00 00", Reason.MALFORMED_PACKET, "ConnAck.flags is 0x02"),
+    "CONNACK with bytes behind": ("20 03 00 00 00", "20 04 00 00 00 00", Reason.MALFORMED_PACKET, "is followed by 1"),
+    "a refusal with a session": ("20 02 01 05", "20 03 01 87 00", Reason.PROTOCOL_ERROR, "session_present is set"),
+    "SUBACK of nothing": ("90 03 0000 00", "90 04 0000 00 00", Reason.PROTOCOL_ERROR, "SubAck.packet_id is 0"),
+    "UNSUBACK of nothing": ("b0 02 0000", "b0 04 0000 00 00", Reason.PROTOCOL_ERROR, "UnsubAck.packet_id is 0"),
+    "PINGRESP with bytes behind": ("d0 01 00", "d0 01 00", Reason.MALFORMED_PACKET, "PingResp is followed by 1"),
+    "UNSUBACK or AUTH with bytes behind": (
+        "b0 03 0001 00",
+        "f0 07 00 04 15 0001 61 00",
+        Reason.MALFORMED_PACKET,
+        "is followed by 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "reason", "message"), FROM_A_SERVER.values(), ids=FROM_A_SERVER.keys())
+def test_what_a_server_may_not_send_is_refused_too(old: str, new: str, reason: Reason, message: str) -> None:
+    for version, data in ((4, old), (5, new)):
+        with pytest.raises(RemoteProtocolError, match=re.escape(message)) as raised:
+            decode(bytes.fromhex(data), version)
+        assert raised.value.reason is reason
+
+
+def has_young_fields() -> Iterator[tuple[type, Field]]:
+    for struct in (mqtt.Will, mqtt.Subscription, *mqtt_packets_of(4)):
+        for field in layout(struct):
+            if field.since is not None:
+                yield struct, field
+
+
+@pytest.mark.parametrize(
+    ("struct", "field"),
+    [pytest.param(*young, id=f"{young[0].__name__}.{young[1].name}") for young in has_young_fields()],
+)
+def test_a_field_that_came_with_mqtt_5_is_not_sent_in_3_1_1(struct: type, field: Field) -> None:
+    packets = [copy.deepcopy(packet) for packet, _ in FULL_4.values()] + [mqtt.Disconnect()]
+    parts = {type(part): (packet, part) for packet in packets for part in (packet, *parts_of(packet))}
+    packet, part = parts[struct]
+    young: dict[type, object] = {PropertyList: mqtt.Properties(), Rest: b"\0", Bits: 1, Number: 1}
+    setattr(part, field.name, young[type(field.kind)])
+    with pytest.raises(LocalProtocolError, match=f"{struct.__name__}.{field.name} is .*no such field before version 5"):
+        mqtt.encode(packet, 4)
+
+
+def parts_of(packet: Packet) -> list[object]:
+    """The structures inside a packet."""
+    match packet:
+        case mqtt.Connect():
+            return [packet.will]
+        case mqtt.Subscribe():
+            return [*packet.subscriptions]
+    return []
+
+
+BOTH = (4, 5)
+
+UNSENDABLE: dict[str, tuple[Packet, tuple[int, ...], str]] = {
+    "a long topic": (publish(topic="t" * 0x10000), BOTH, "Publish.topic has 65536 bytes"),
+    "a topic with a zero": (publish(topic="\0"), BOTH, "Publish.topic is '\\x00'"),
+    "a topic that is no text": (publish(topic="\ud800"), BOTH, "Publish.topic is '\\ud800'"),
+    "no topic": (publish(topic=""), BOTH, "Publish.topic is empty"),
+    "QoS 3": (publish(qos=3, packet_id=1), BOTH, "Publish.qos is 3; expected 0 to 2"),
+    "QoS 0 with a packet identifier": (publish(packet_id=1), BOTH, "Publish.packet_id is 1 with qos 0"),
+    "QoS 1 without a packet identifier": (publish(qos=1), BOTH, "Publish.packet_id is 0 with qos 1"),
+    "a repetition of QoS 0": (publish(dup=True), BOTH, "Publish.dup is set with qos 0"),
     "a packet identifier of 17 bits": (
         publish(qos=1, packet_id=0x10000),
-        5,
+        BOTH,
         "Publish.packet_id is 65536; expected 0 to 65535",
     ),
-    "something that is no flag": (mqtt.Connect(5, 500, properties=mqtt.Properties()), 5, "Connect: "),  # type: ignore[arg-type]
-    "a keep alive of 17 bits": (mqtt.Connect(5, keep_alive=0x10000), 5, "Connect.keep_alive is 65536"),
-    "an acknowledgement of nothing": (mqtt.PubAck(0), 5, "PubAck.packet_id is 0"),
-    "properties in 3.1.1": (publish(properties=mqtt.Properties()), 4, "Publish.properties is Properties("),
-    "a reason in 3.1.1": (mqtt.PubAck(1, 0x80), 4, "PubAck.reason is 128; there is no such field before version 5"),
-    "reasons of UNSUBACK in 3.1.1": (mqtt.UnsubAck(1, None, b"\0"), 4, "UnsubAck.reasons is b'\\x00'"),
-    "no local in 3.1.1": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 0, True)]), 4, "Subscription.no_local is"),
-    "retain as published in 3.1.1": (
-        mqtt.Subscribe(1, None, [mqtt.Subscription("a", 0, False, True)]),
-        4,
-        "Subscription.retain_as_published is",
+    "something that is no flag": (mqtt.Connect(5, 500, properties=mqtt.Properties()), (5,), "Connect: "),  # type: ignore[arg-type]
+    "a keep alive of 17 bits": (mqtt.Connect(5, keep_alive=0x10000), (5,), "Connect.keep_alive is 65536"),
+    "PUBACK of nothing": (mqtt.PubAck(0), BOTH, "PubAck.packet_id is 0"),
+    "PUBREC of nothing": (mqtt.PubRec(0), BOTH, "PubRec.packet_id is 0"),
+    "PUBREL of nothing": (mqtt.PubRel(0), BOTH, "PubRel.packet_id is 0"),
+    "PUBCOMP of nothing": (mqtt.PubComp(0), BOTH, "PubComp.packet_id is 0"),
+    "SUBACK of nothing": (mqtt.SubAck(0, None, b"\0"), BOTH, "SubAck.packet_id is 0"),
+    "UNSUBACK of nothing": (mqtt.UnsubAck(0), BOTH, "UnsubAck.packet_id is 0"),
+    "a will's QoS above 2 in 3.1.1": (
+        mqtt.Connect(4, will_qos=3, will=mqtt.Will(None, "t", b"")),
+        (4,),
+        "Connect.will_qos is 3",
     ),
-    "retain handling in 3.1.1": (
-        mqtt.Subscribe(1, None, [mqtt.Subscription("a", 0, False, False, 1)]),
-        4,
-        "Subscription.retain_handling is",
+    "AUTH in 3.1.1": (mqtt.Auth(), (4,), "Auth is no packet of version 4"),
+    "version 3": (mqtt.PingReq(), (3,), "version is 3; expected 4"),
+    "a CONNECT of the other version": (mqtt.Connect(4), (5,), "Connect.version is 4"),
+    "a will's QoS above 2": (
+        mqtt.Connect(5, will_qos=3, will=mqtt.Will(None, "t", b"")),
+        (5,),
+        "Connect.will_qos is 3",
     ),
-    "properties of a will in 3.1.1": (
-        mqtt.Connect(4, will=mqtt.Will(mqtt.Properties(), "t", b"")),
-        4,
-        "Will.properties is",
-    ),
-    "AUTH in 3.1.1": (mqtt.Auth(), 4, "Auth is no packet of version 4"),
-    "version 3": (mqtt.PingReq(), 3, "version is 3; expected 4"),
-    "a CONNECT of the other version": (mqtt.Connect(4), 5, "Connect.version is 4"),
-    "a will's QoS above 2": (mqtt.Connect(5, will_qos=3, will=mqtt.Will(None, "t", b"")), 5, "Connect.will_qos is 3"),
-    "a will's QoS without a will": (mqtt.Connect(5, will_qos=1), 5, "Connect.will_qos or will_retain is set"),
-    "a password without a user name in 3.1.1": (mqtt.Connect(4, password=b""), 4, "Connect.password is given"),
+    "a will's QoS without a will": (mqtt.Connect(5, will_qos=1), (5,), "Connect.will_qos or will_retain is set"),
+    "a password without a user name in 3.1.1": (mqtt.Connect(4, password=b""), (4,), "Connect.password is given"),
     "authentication data alone": (
         mqtt.Connect(5, properties=mqtt.Properties(authentication_data=b"")),
-        5,
-        "authentication_data without authentication_method",
+        (5,),
+        "authentication_data is given without authentication_method",
     ),
-    "a refusal with a session": (mqtt.ConnAck(True, 0x80), 5, "ConnAck.session_present is set"),
-    "a subscription of QoS 3": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 3)]), 5, "Subscription.qos is 3"),
-    "a subscription of QoS 4": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 4)]), 5, "Subscription.qos is 4"),
+    "a refusal with a session": (mqtt.ConnAck(True, 0x80), BOTH, "ConnAck.session_present is set"),
+    "a subscription of QoS 3": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 3)]), BOTH, "Subscription.qos is 3"),
+    "a subscription of QoS 4": (mqtt.Subscribe(1, None, [mqtt.Subscription("a", 4)]), BOTH, "Subscription.qos is 4"),
     "retain handling 3": (
         mqtt.Subscribe(1, None, [mqtt.Subscription("a", 0, False, False, 3)]),
-        5,
+        (5,),
         "Subscription.retain_handling is 3",
     ),
     "retain handling 4": (
         mqtt.Subscribe(1, None, [mqtt.Subscription("a", 0, False, False, 4)]),
-        5,
+        (5,),
         "Subscription.retain_handling is 4",
     ),
-    "no subscription": (mqtt.Subscribe(1, None, []), 5, "Subscribe.subscriptions is empty"),
-    "no filter": (mqtt.Unsubscribe(1, None, []), 5, "Unsubscribe.filters is empty"),
-    "a step of authentication without a method": (mqtt.Auth(0x18), 5, "Auth.properties is None with reason 0x18"),
+    "no subscription": (mqtt.Subscribe(1, None, []), BOTH, "Subscribe.subscriptions is empty"),
+    "no filter": (mqtt.Unsubscribe(1, None, []), BOTH, "Unsubscribe.filters is empty"),
+    "a step of authentication without a method": (mqtt.Auth(0x18), (5,), "Auth.properties is None with reason 0x18"),
     "authentication properties without a method": (
         mqtt.Auth(0x18, mqtt.Properties(reason_string="r")),
-        5,
+        (5,),
         "without authentication_method",
     ),
     "a property where it may not be": (
         mqtt.PubAck(1, 0, mqtt.Properties(content_type="t")),
-        5,
+        (5,),
         "PUBACK has content_type",
     ),
     "two subscription identifiers": (
         mqtt.Subscribe(1, mqtt.Properties(subscription_identifiers=[1, 2]), [mqtt.Subscription("a", 0)]),
-        5,
+        (5,),
         "SUBSCRIBE has subscription_identifiers more than once",
     ),
-    "a topic alias of 0": (publish(properties=mqtt.Properties(topic_alias=0)), 5, "topic_alias is 0"),
+    "a topic alias of 0": (publish(properties=mqtt.Properties(topic_alias=0)), (5,), "topic_alias is 0"),
     "a topic alias of 17 bits": (
         publish(properties=mqtt.Properties(topic_alias=0x10000)),
-        5,
+        (5,),
         "topic_alias is 65536; expected 0 to 65535",
     ),
     "a subscription identifier of 29 bits": (
         publish(properties=mqtt.Properties(subscription_identifiers=[1 << 28])),
-        5,
+        (5,),
         "subscription_identifiers is 268435456",
     ),
     "a payload format of 2": (
         publish(properties=mqtt.Properties(payload_format_indicator=2)),
-        5,
+        (5,),
         "payload_format_indicator is 2; expected 0 to 1",
     ),
     "fields beyond the bound": (
         mqtt.Unsubscribe(1, None, ["f" * 0xFFFF] * 9),
-        5,
+        BOTH,
         f"at most {mqtt.MAX_FIELDS_BYTES} may be",
     ),
 }
 
 
-@pytest.mark.parametrize(("packet", "version", "message"), UNSENDABLE.values(), ids=UNSENDABLE.keys())
-def test_what_the_protocol_does_not_allow_is_not_sent(packet: Packet, version: int, message: str) -> None:
-    with pytest.raises(LocalProtocolError, match=re.escape(message)):
-        mqtt.encode(packet, version)
+@pytest.mark.parametrize(("packet", "versions", "message"), UNSENDABLE.values(), ids=UNSENDABLE.keys())
+def test_what_the_protocol_does_not_allow_is_not_sent(packet: Packet, versions: tuple[int, ...], message: str) -> None:
+    for version in versions:
+        with pytest.raises(LocalProtocolError, match=re.escape(message)):
+            mqtt.encode(packet, version)
 
 
 def test_a_payload_of_a_quarter_gibibyte_is_not_sent() -> None:

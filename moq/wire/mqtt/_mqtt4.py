@@ -124,8 +124,6 @@ def decode_connect(buf: bytes, pos: int, end: int, control: int) -> Connect:
     )
     if rule := packet.broken_form():
         raise MalformedPacket(rule)
-    if rule := packet.broken_rule():
-        raise RemoteProtocolError(rule)
     return packet
 
 
@@ -136,8 +134,6 @@ def encode_connect(packet: Connect) -> bytes:
     if packet.properties is not None:
         raise too_young("Connect.properties", packet.properties, 5)
     if rule := packet.broken_form():
-        raise LocalProtocolError(rule)
-    if rule := packet.broken_rule():
         raise LocalProtocolError(rule)
     flags = packet.clean_start << 1 | packet.will_qos << 3 | packet.will_retain << 5
     tail = put_long_string(packet.client_id, "Connect.client_id")

@@ -132,8 +132,6 @@ def decode_connect(buf: bytes, pos: int, end: int, control: int) -> Connect:
     )
     if rule := packet.broken_form():
         raise MalformedPacket(rule)
-    if rule := packet.broken_rule():
-        raise RemoteProtocolError(rule)
     return packet
 
 
@@ -142,8 +140,6 @@ def encode_connect(packet: Connect) -> bytes:
     if not 0 <= packet.will_qos <= 2:
         raise unfit("Connect.will_qos", packet.will_qos, 2)
     if rule := packet.broken_form():
-        raise LocalProtocolError(rule)
-    if rule := packet.broken_rule():
         raise LocalProtocolError(rule)
     flags = packet.clean_start << 1 | packet.will_qos << 3 | packet.will_retain << 5
     tail = put_properties(packet.properties, "CONNECT")

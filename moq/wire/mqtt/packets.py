@@ -75,13 +75,6 @@ class Connect:
             return "Connect.password is given without a user name, which MQTT 3.1.1 forbids [MQTT-3.1.2-22]"
         return None
 
-    def broken_rule(self) -> str | None:
-        """Say which rule across fields is broken, or None."""
-        properties = self.properties
-        if properties and properties.authentication_data is not None and properties.authentication_method is None:
-            return "Connect has authentication_data without authentication_method (3.1.2.11.10)"
-        return None
-
 
 @dataclass(slots=True)
 class ConnAck:

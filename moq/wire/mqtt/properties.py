@@ -89,6 +89,12 @@ class Properties:
     subscription_identifiers_available: Annotated[Flag | None, Property(0x29, "CONNACK", most=1)] = None
     shared_subscription_available: Annotated[Flag | None, Property(0x2A, "CONNACK", most=1)] = None
 
+    def broken_rule(self) -> str | None:
+        """Say which rule across properties is broken, or None."""
+        if self.authentication_data is not None and self.authentication_method is None:
+            return "authentication_data is given without authentication_method (3.1.2.11.10)"
+        return None
+
 
 # --- values of each form ------------------------------------------------------------------------------
 
@@ -254,6 +260,8 @@ def take_properties(buf: bytes, pos: int, end: int, scope: str) -> tuple[Propert
             setattr(properties, name, [value])
         else:
             before.append(value)
+    if rule := properties.broken_rule():
+        raise RemoteProtocolError(rule)
     return properties, stop
 
 
@@ -261,6 +269,8 @@ def put_properties(properties: Properties | None, scope: str) -> bytes:
     """The properties of a packet with their length."""
     if properties is None:
         return b"\0"
+    if rule := properties.broken_rule():
+        raise LocalProtocolError(rule)
     data = b""
     allowed = _READERS[scope]
     for declared in DECLARED:
