@@ -33,14 +33,16 @@ class Limits:
     max_packet_bytes: int = 16 * 1024 * 1024
     """Largest packet accepted; a longer one is refused at its header, before any of it is kept."""
     max_topics: int = 100_000
-    """Distinct topic names known at once (registered, retained or typed)."""
+    """Distinct topic names known at once (registered, retained or typed); past it the types of topics nobody
+    publishes on are forgotten first."""
     max_sessions: int = 100_000
     max_subscriptions_per_session: int = 10_000
     max_registrations_per_session: int = 10_000
     max_inflight: int = 1_000
     """QoS 1 and 2 messages sent to one subscriber and not yet acknowledged."""
     max_queued_messages: int = 10_000
-    """Messages waiting for one subscriber, absent or slow; past it the oldest of the busiest topic is dropped."""
+    """Messages waiting for one subscriber, absent or slow; past it the oldest of the same topic is dropped, or else
+    of the topic that has waited longest."""
     max_queued_bytes: int = 16 * 1024 * 1024
     max_retained_per_topic: int = 1_000
     """FIFO and LIFO topics keep this many; past it the oldest goes."""

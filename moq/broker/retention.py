@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from moq.broker.environment import Environment
+    from moq.broker.timers import Timer
 
 
 class Topic:
     """One topic name the broker knows."""
 
-    __slots__ = ("expiry_s", "mode", "name", "next_number", "publishers", "retained", "type")
+    __slots__ = ("expiry_s", "mode", "name", "next_number", "publishers", "retained", "sweep", "type")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,11 +35,18 @@ class Topic:
         """Client ids of the sessions that registered this very name."""
         self.retained: deque[tuple[int, Message]] = deque()
         self.next_number = 0
+        self.sweep: Timer | None = None
+        """Set while a retained message will expire."""
 
     @property
     def is_forgettable(self) -> bool:
         """True if nothing would be lost by not knowing this topic."""
         return not (self.publishers or self.retained or self.type)
+
+    @property
+    def is_only_typed(self) -> bool:
+        """True if all that would be lost is what an absent publisher once said of it."""
+        return self.type is not None and not (self.publishers or self.retained)
 
 
 class _Node:
@@ -57,8 +65,11 @@ class Topics:
         self._limits = environment.limits
         self._epoch = environment.epoch
         self._figures = environment.figures
+        self._timers = environment.timers
         self._topics: dict[str, Topic] = {}
         self._root = _Node()
+        self._only_typed: dict[str, Topic] = {}
+        """Topics that may have to make room for others, those left by their publishers longest ago first."""
         self.retained_count = 0
         self.retained_bytes = 0
 
@@ -72,7 +83,7 @@ class Topics:
     def know(self, name: str) -> Topic | None:
         """The topic of this name, made if need be; None if there are too many."""
         topic = self._topics.get(name)
-        if topic is None and len(self._topics) < self._limits.max_topics:
+        if topic is None and (len(self._topics) < self._limits.max_topics or self._make_room()):
             topic = self._topics[name] = Topic(name)
             node = self._root
             for level in name.split("/"):
@@ -82,8 +93,12 @@ class Topics:
 
     def forget_if_idle(self, topic: Topic) -> None:
         """Drop a topic that nothing refers to, and the branches that led to it alone."""
+        if topic.is_only_typed:
+            self._only_typed[topic.name] = topic
         if not topic.is_forgettable or self._topics.pop(topic.name, None) is None:
             return
+        if topic.sweep is not None:
+            topic.sweep.cancel()
         self._store.delete(Table.TOPIC, topic.name)
         levels = topic.name.split("/")
         path = [self._root]
@@ -94,6 +109,16 @@ class Topics:
             if child.children or child.topic is not None:
                 break
             del parent.children[level]
+
+    def _make_room(self) -> bool:
+        """Forget the type of a topic nobody publishes on any more; False if there is none."""
+        while self._only_typed:
+            topic = self._only_typed.pop(next(iter(self._only_typed)))
+            if topic.is_only_typed and topic.name in self._topics:
+                topic.type = None
+                self.forget_if_idle(topic)
+                return True
+        return False
 
     def forget_idle(self) -> None:
         """Drop every topic that nothing refers to: a broker that crashed had no time for it."""
@@ -155,6 +180,7 @@ class Topics:
         if topic.expiry_s is not None:
             message = _expiring(message, now + topic.expiry_s)
         topic.retained.append((topic.next_number, message))
+        self._schedule_sweep(topic, message.expires_at)
         self._store.put(Table.RETAINED, (topic.name, topic.next_number), message_record(message, self._epoch))
         topic.next_number += 1
         self.retained_count += 1
@@ -166,14 +192,22 @@ class Topics:
         self.forget_if_idle(topic)
 
     def retained(self, topic: Topic, now: float) -> list[Message]:
-        """A topic's retained messages in the order a subscriber gets them; expired ones are dropped on the way."""
-        expired = [entry for entry in topic.retained if entry[1].expires_at <= now]
-        for entry in expired:
+        """A topic's retained messages in the order a subscriber gets them."""
+        messages = [message for _, message in topic.retained if message.expires_at > now]
+        return messages[::-1] if topic.mode is Mode.LIFO else messages
+
+    def _schedule_sweep(self, topic: Topic, expires_at: float) -> None:
+        """Drop what has expired when its time comes: one timer per topic, however many messages it has."""
+        if topic.sweep is None and expires_at != NEVER:
+            topic.sweep = self._timers.at(expires_at, lambda now: self._sweep(topic, now))
+
+    def _sweep(self, topic: Topic, now: float) -> None:
+        topic.sweep = None
+        for entry in [entry for entry in topic.retained if entry[1].expires_at <= now]:
             topic.retained.remove(entry)
             self._note_dropped(topic, entry)
+        self._schedule_sweep(topic, min((message.expires_at for _, message in topic.retained), default=NEVER))
         self.forget_if_idle(topic)
-        messages = [message for _, message in topic.retained]
-        return messages[::-1] if topic.mode is Mode.LIFO else messages
 
     def recover(self, now: float) -> None:
         """Read back what an earlier broker knew."""
@@ -194,6 +228,7 @@ class Topics:
                 self._store.delete(Table.RETAINED, key)
                 continue
             topic.retained.append((number, message))
+            self._schedule_sweep(topic, message.expires_at)
             topic.next_number = max(topic.next_number, number + 1)
             self.retained_count += 1
             self.retained_bytes += len(message.payload)

@@ -60,6 +60,16 @@ def test_an_announced_type_is_served_also_when_its_publisher_is_away(desk: Desk)
     assert ask(desk.connect("asker"), "a") == [expected]
 
 
+def test_types_of_topics_nobody_publishes_make_room_for_new_topics() -> None:
+    desk = Desk(Limits(max_topics=2))
+    for name in ("old", "older"):
+        publisher = publisher_of(desk, name)
+        announce(publisher, announcement(name))
+        publisher.lost()
+    publisher_of(desk, "new").lost()
+    assert [answer.topic for answer in ask(desk.connect("asker"), "#")] == ["older"]
+
+
 def test_only_a_publisher_may_announce(desk: Desk) -> None:
     publisher_of(desk, "a")
     stranger = desk.connect("stranger")
