@@ -8,6 +8,7 @@ our own reader's loop with `yield` in place of a list.
 """
 
 import argparse
+import itertools
 import json
 import struct
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from moq.wire import FrameReader, Item, Packet, PubAck, PublishExtension, PubReq, encode
+from moq.wire import FrameReader, Item, Packet, PubAck, PublishExtension, PubReq, encode, mqtt
 from moq.wire._mmqp import DECODERS, SHORTEST, decode_pubreq
 
 PACKETS_PER_ROUND = 300
@@ -27,6 +28,8 @@ BHBHH = struct.Struct(">BHBHH")
 BBHB = struct.Struct(">BBHB")
 BHH = struct.Struct(">BHH")
 HB = struct.Struct(">HB")
+BBH = struct.Struct(">BBH")
+BBBH = struct.Struct(">BBBH")
 Q = struct.Struct(">Q")
 
 
@@ -121,6 +124,50 @@ def feed_as_a_generator(data: bytes) -> Iterator[Packet]:
             break
         yield PubReq(0, False, False, 0, 0, alias, None, None, None, data[pos + 7 : end])
         pos = end
+
+
+def encode_mqtt_by_hand(packet: mqtt.Packet) -> bytes:
+    """PUBLISH or PUBACK of MQTT 3.1.1."""
+    if isinstance(packet, mqtt.PubAck):
+        return BBH.pack(0x40, 2, packet.packet_id)
+    assert isinstance(packet, mqtt.Publish)
+    topic = packet.topic.encode()
+    tail = packet.payload if not packet.qos else packet.packet_id.to_bytes(2, "big") + packet.payload
+    size = 2 + len(topic) + len(tail)
+    control = 0x30 | packet.dup << 3 | packet.qos << 1 | packet.retain
+    if size < 0x80:
+        return BBH.pack(control, size, len(topic)) + topic + tail
+    return BBBH.pack(control, size & 0x7F | 0x80, size >> 7, len(topic)) + topic + tail
+
+
+def read_mqtt_by_hand(data: bytes) -> list[mqtt.Packet]:
+    """Cut and decode what the function above writes."""
+    packets: list[mqtt.Packet] = []
+    pos, size = 0, len(data)
+    while pos + 4 <= size:
+        control = data[pos]
+        start = pos + 2
+        remaining = data[pos + 1]
+        if remaining >= 0x80:
+            remaining = remaining & 0x7F | data[start] << 7
+            start += 1
+        end = start + remaining
+        if end > size:
+            break
+        number = data[start] << 8 | data[start + 1]
+        pos = end
+        if control == 0x40:
+            packets.append(mqtt.PubAck(number))
+            continue
+        topic_end = payload = start + 2 + number
+        packet_id = 0
+        if control & 0x06:
+            packet_id = data[topic_end] << 8 | data[topic_end + 1]
+            payload += 2
+        topic = data[start + 2 : topic_end].decode()
+        dup, qos, retain = control & 0x08 != 0, control >> 1 & 3, control & 0x01 != 0
+        packets.append(mqtt.Publish(dup, qos, retain, topic, packet_id, None, data[payload:end]))
+    return packets
 
 
 # --- measuring ----------------------------------------------------------------------------------------
@@ -239,6 +286,38 @@ def decode_rows(rounds: int) -> Iterator[Row]:
         )
 
 
+def mqtt_rows(rounds: int) -> Iterator[Row]:
+    """MQTT 3.1.1 against code by hand, then MQTT 5 against MQTT 3.1.1: what the newer version costs."""
+
+    def message(qos: int, size: int) -> mqtt.Publish:
+        return mqtt.Publish(False, qos, False, "room1/light", 9 if qos else 0, None, b"p" * size)
+
+    cases: list[tuple[str, mqtt.Packet]] = [
+        ("PUBLISH QoS 0, 100 B", message(0, 100)),
+        ("PUBLISH QoS 0, 1000 B", message(0, 1000)),
+        ("PUBLISH QoS 1, 100 B", message(1, 100)),
+        ("MQTT PUBACK", mqtt.PubAck(9)),
+    ]
+    for name, packet in cases:
+        data = mqtt.encode(packet, 4)
+        assert encode_mqtt_by_hand(packet) == data
+        assert read_mqtt_by_hand(data) == [packet]
+        yield compare(
+            f"encode {name}",
+            repeated(lambda packet=packet: mqtt.encode(packet, 4)),  # type: ignore[misc]
+            repeated(lambda packet=packet: encode_mqtt_by_hand(packet)),  # type: ignore[misc]
+            rounds,
+        )
+    for name, packet in cases:
+        old, new = (mqtt.encode(packet, version) * PACKETS_PER_ROUND for version in (4, 5))
+        read_old, read_new = (mqtt.MQTTFrameReader(1 << 30, version=version) for version in (4, 5))
+        feed_old = drained(lambda frames=read_old, stream=old: frames.feed(stream))  # type: ignore[misc]
+        feed_new = drained(lambda frames=read_new, stream=new: frames.feed(stream))  # type: ignore[misc]
+        by_hand = drained(lambda stream=old: read_mqtt_by_hand(stream))  # type: ignore[misc]
+        yield compare(f"feed {name}", feed_old, by_hand, rounds)
+        yield compare(f"feed {name}, MQTT 5 against 3.1.1", feed_new, feed_old, rounds)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -247,7 +326,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.json:
         print(f"{'':48} {'ours':>9} {'by hand':>9} {'ratio':>6}")
-    for row in rows(options.rounds):
+    for row in itertools.chain(rows(options.rounds), mqtt_rows(options.rounds)):
         if options.json:
             print(json.dumps({**asdict(row), "ratio": round(row.ratio, 3)}))
         else:

@@ -8,6 +8,7 @@ standard has a code of its own for it.
 """
 
 import dataclasses
+import operator
 import struct
 import typing
 from collections.abc import Callable
@@ -187,12 +188,17 @@ class Declared:
 
         return take_bounded
 
-    def put(self, value: Value) -> bytes:
-        """Its identifier and value."""
-        least, most = self.property.least, self.property.most
-        if isinstance(value, int) and (value < least or (most is not None and value > most)):
-            raise LocalProtocolError(f"{self.name} is {value}; {_range(self.property)}")
-        return bytes((self.property.identifier,)) + _PUT[self.form](value, self.name)
+    def putter(self) -> Callable[[Value], bytes]:
+        """How its identifier and value are written."""
+        put, name, property_ = _PUT[self.form], self.name, self.property
+        least, most, identifier = property_.least, property_.most, bytes((property_.identifier,))
+
+        def put_bounded(value: Value) -> bytes:
+            if isinstance(value, int) and (value < least or (most is not None and value > most)):
+                raise LocalProtocolError(f"{name} is {value}; {_range(property_)}")
+            return identifier + put(value, name)
+
+        return put_bounded
 
 
 def _range(property_: Property) -> str:
@@ -226,6 +232,27 @@ _READERS: Final[dict[str, dict[int, _Reader]]] = {
     }
     for scope in EVERYWHERE.split()
 }
+
+
+class _Writer:
+    """What a packet may have and what it may not, each fetched in one call."""
+
+    def __init__(self, scope: str) -> None:
+        allowed = [d for d in DECLARED if scope in d.property.scopes.split()]
+        forbidden = [d.name for d in DECLARED if d not in allowed]
+        self.putters = [(d.name, d.putter(), scope in d.property.repeats_in.split()) for d in allowed]
+        self.values = _fetch([d.name for d in allowed])
+        self.forbidden = _fetch(forbidden)
+        self.absent = (None,) * len(forbidden)
+
+
+def _fetch(names: list[str]) -> Callable[[Properties], tuple[Value | list[Value] | None, ...]]:
+    get = operator.attrgetter(*names)
+    # Of a single name it gives the value itself.
+    return get if len(names) > 1 else lambda properties: (get(properties),)
+
+
+_WRITERS: Final = {scope: _Writer(scope) for scope in EVERYWHERE.split()}
 
 
 # --- lists of properties ------------------------------------------------------------------------------
@@ -271,18 +298,24 @@ def put_properties(properties: Properties | None, scope: str) -> bytes:
         return b"\0"
     if rule := properties.broken_rule():
         raise LocalProtocolError(rule)
+    writer = _WRITERS[scope]
+    if writer.forbidden(properties) != writer.absent:
+        raise _not_allowed(properties, scope)
     data = b""
-    allowed = _READERS[scope]
-    for declared in DECLARED:
-        value = getattr(properties, declared.name)
-        if value is None or value == []:
+    for (name, put, repeats), value in zip(writer.putters, writer.values(properties), strict=True):
+        if value is None:
             continue
-        if declared.property.identifier not in allowed:
-            raise LocalProtocolError(f"{scope} has {declared.name}; it may not have such a property")
-        if not declared.is_list:
-            data += declared.put(value)
+        if not isinstance(value, list):
+            data += put(value)
             continue
-        if len(value) > 1 and scope not in declared.property.repeats_in.split():
-            raise LocalProtocolError(f"{scope} has {declared.name} more than once; once is allowed")
-        data += b"".join([declared.put(item) for item in value])
+        if len(value) > 1 and not repeats:
+            raise LocalProtocolError(f"{scope} has {name} more than once; once is allowed")
+        data += b"".join([put(item) for item in value])
     return put_variable(len(data), "the property length") + data
+
+
+def _not_allowed(properties: Properties, scope: str) -> LocalProtocolError:
+    names = [
+        d.name for d in DECLARED if getattr(properties, d.name) is not None and scope not in d.property.scopes.split()
+    ]
+    return LocalProtocolError(f"{scope} has {', '.join(names)}; it may not have such properties")
