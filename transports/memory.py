@@ -5,6 +5,9 @@
 Nothing moves by itself: `deliver` hands over all that can move, `step` one piece of one lane, in any order among
 lanes that `ready` lists; a lane can be stalled, a connection lost. A paused lane keeps its bytes at the writer, so
 what is unsent is exact. Given an event loop the network runs by itself instead, one round per turn.
+
+With `two_way` each lane is answered on the lane itself, as bidirectional QUIC streams are; the client's lanes then have
+odd numbers and the server's even ones.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from moq.broker.link import CONTROL
@@ -20,7 +24,7 @@ from transports.options import DEFAULTS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from moq.broker.link import Lane, Link, LinkHandler
     from transports.options import TransportOptions
@@ -117,8 +121,9 @@ class MemoryLink:
     other: MemoryLink
     control: Lane
 
-    def __init__(self, network: MemoryNetwork, peer: str) -> None:
+    def __init__(self, network: MemoryNetwork, peer: str, lane_ids: Iterator[int]) -> None:
         self.transport = "memory"
+        self.alpn = network.alpn
         self.peer = peer
         self.network = network
         self.goodbye: tuple[int, str] | None = None
@@ -127,7 +132,9 @@ class MemoryLink:
         self.is_gone = False
         self.control = self._control = MemoryLane(self, CONTROL, -1, is_shared=True)
         self._lanes: dict[int, MemoryLane] = {}
-        self._last_lane_id = CONTROL
+        self._replies: dict[int, MemoryLane] = {}
+        """Also those that have ended, so that none is opened twice."""
+        self._lane_ids = lane_ids
         self._paused: set[int] = set()
 
     @property
@@ -142,7 +149,8 @@ class MemoryLink:
 
     def lanes(self) -> list[MemoryLane]:
         """Every outgoing lane that still has a part to play, the control lane first, then by priority."""
-        return [self._control, *sorted(self._lanes.values(), key=lambda lane: lane.priority)]
+        lanes = [*self._lanes.values(), *self._replies.values()]
+        return [self._control, *sorted(lanes, key=lambda lane: lane.priority)]
 
     def lane(self, key: int, priority: int = 128) -> Lane:
         """Open the lane of a topic, or give the overflow lane past `max_lanes`."""
@@ -154,14 +162,24 @@ class MemoryLink:
         is_overflow = sum(not lane.is_closed for lane in self._lanes.values()) >= self.network.max_lanes
         if is_overflow and key != OVERFLOW_KEY:
             return self.lane(OVERFLOW_KEY)
-        self._last_lane_id += 1
-        lane = MemoryLane(self, self._last_lane_id, priority, is_shared=key == OVERFLOW_KEY)
+        lane = MemoryLane(self, next(self._lane_ids), priority, is_shared=key == OVERFLOW_KEY)
         if key in self._lanes:
             # The one that has ended still has bytes to deliver: it moves on under a key nobody asks for.
-            self._lanes[-1 - self._last_lane_id] = self._lanes.pop(key)
+            self._lanes[-1 - lane.id] = self._lanes.pop(key)
         self._lanes[key] = lane
         if self.is_gone or self.goodbye is not None:
             lane.discard()
+        return lane
+
+    def reply_lane(self, lane_id: int) -> Lane:
+        """Give the way back of an incoming lane, which has the same number, or the control lane if there is none."""
+        if not (self.network.two_way and self.has_lanes) or lane_id == CONTROL:
+            return self.control
+        lane = self._replies.get(lane_id)
+        if lane is None:
+            lane = self._replies[lane_id] = MemoryLane(self, lane_id, 128, is_shared=False)
+            if self.is_gone or self.goodbye is not None:
+                lane.discard()
         return lane
 
     def pause_reading(self, lane_id: int) -> None:
@@ -182,7 +200,7 @@ class MemoryLink:
         if self.goodbye is not None or self.is_gone:
             return
         self.goodbye = (reason, message or describe(reason))
-        for lane in self._lanes.values():
+        for lane in self.lanes()[1:]:
             lane.discard()
         self._control.is_closed = True
         self.network.close_later(self)
@@ -226,11 +244,15 @@ class MemoryNetwork:
         *,
         has_lanes: bool = True,
         max_lanes: int = 1000,
+        two_way: bool = False,
+        alpn: str = "",
         options: TransportOptions = DEFAULTS,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.has_lanes = has_lanes
         self.max_lanes = max_lanes
+        self.two_way = two_way
+        self.alpn = alpn
         self.options = options
         self._loop = loop
         self._links: list[MemoryLink] = []
@@ -245,8 +267,9 @@ class MemoryNetwork:
     ) -> tuple[MemoryLink, MemoryLink]:
         """Make a connection: the client's side of it, then the server's."""
         self._connections += 1
-        client = MemoryLink(self, f"server {self._connections}")
-        server = MemoryLink(self, f"client {self._connections}")
+        step = 2 if self.two_way else 1
+        client = MemoryLink(self, f"server {self._connections}", count(1, step))
+        server = MemoryLink(self, f"client {self._connections}", count(step, step))
         client.other, server.other = server, client
         self._links += (client, server)
         client.handler = make_handler(client)

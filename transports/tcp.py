@@ -203,6 +203,7 @@ class TCPLink(asyncio.BufferedProtocol):
         is_tls: bool,
     ) -> None:
         self.transport = "tls" if is_tls else "tcp"
+        self.alpn = ""
         self.peer = ""
         self._make_handler = make_handler
         self._flusher = flusher
@@ -221,6 +222,10 @@ class TCPLink(asyncio.BufferedProtocol):
         return self._lane.unsent
 
     def lane(self, key: int, priority: int = 128) -> Lane:
+        """Give the control lane: there is no other."""
+        return self.control
+
+    def reply_lane(self, lane_id: int) -> Lane:
         """Give the control lane: there is no other."""
         return self.control
 

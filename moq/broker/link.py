@@ -2,7 +2,8 @@
 
     Link ── control          lane 0, both ways: QUIC stream 0, or the one byte stream of TCP
          ├─ lane(key)        outgoing, one per topic: a unidirectional QUIC stream; on TCP the control lane again
-         └─ incoming lanes   numbered by the transport; data arrives as `data_received(lane_id, data)`
+         ├─ incoming lanes   numbered by the transport; data arrives as `data_received(lane_id, data)`
+         └─ reply_lane(id)   the way back of an incoming lane: a bidirectional QUIC stream's, else the control lane
 
 Writing never blocks and never fails: bytes go to the lane's outbox and leave once per turn of the event loop, in
 order. A lane that holds more than its high-water mark is `congested`; whoever writes looks at that flag first and
@@ -24,8 +25,9 @@ CONTROL = 0
 class Lane(Protocol):
     """One ordered flow of bytes to the peer."""
 
-    congested: bool
-    """True from the moment the outbox passes the high-water mark until it has drained below the low one."""
+    @property
+    def congested(self) -> bool:
+        """True from the moment the outbox passes the high-water mark until it has drained below the low one."""
 
     @property
     def unsent(self) -> int:
@@ -49,7 +51,11 @@ class Link(Protocol):
     """A connection to one peer."""
 
     transport: str
-    """`quic`, `tcp`, `tls` or `memory`: for people and metrics; no decision depends on it."""
+    """`quic`, `tcp`, `tls`, `ws`, `wss` or `memory`: for people and metrics; no decision depends on it."""
+
+    alpn: str
+    """The application protocol agreed as the link was made (ALPN on QUIC, the sub-protocol of WebSocket), or empty
+    where nothing but the first bytes can tell."""
 
     peer: str
     """The peer's address, for people and limits per address."""
@@ -69,6 +75,14 @@ class Link(Protocol):
 
         Past the peer's stream limit several keys share one overflow lane. Lower priority numbers go first; the
         control lane goes before all.
+        """
+
+    def reply_lane(self, lane_id: int) -> Lane:
+        """Give the lane on which answers to an incoming lane go: the same one each time while that is open.
+
+        It is the control lane for `CONTROL`, for lanes that go one way, and on transports without lanes. Otherwise it
+        stays open after the peer has finished the incoming lane, until it is finished here: a peer may open new lanes
+        only as old ones have ended both ways.
         """
 
     def pause_reading(self, lane_id: int) -> None:

@@ -138,6 +138,7 @@ class DeskLink:
 
     def __init__(self, *, has_lanes: bool, high_water: int | None) -> None:
         self.transport = "memory"
+        self.alpn = ""
         self.peer = "desk"
         self.has_lanes = has_lanes
         self.control: Lane = DeskLane(high_water)
@@ -162,6 +163,9 @@ class DeskLink:
             lane = self.lanes[key] = DeskLane(self._high_water)
             lane.priority = priority
         return lane
+
+    def reply_lane(self, lane_id: int) -> Lane:
+        return self.control
 
     def pause_reading(self, lane_id: int) -> None:
         self.paused.add(lane_id)

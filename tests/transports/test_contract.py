@@ -204,6 +204,21 @@ async def test_a_paused_lane_does_not_hold_up_another(bench: Bench) -> None:
     assert not server.link.lane(2).congested
 
 
+async def test_what_comes_on_control_is_answered_on_control(bench: Bench) -> None:
+    client, server = await bench.open()
+    server.on_data = lambda lane_id, data: server.link.reply_lane(lane_id).write(data.upper())
+    client.link.control.write(b"hello")
+    assert await client.received(5) == b"HELLO"
+    assert server.link.reply_lane(0) is server.link.control
+
+
+async def test_a_lane_that_goes_one_way_is_answered_on_control(bench: Bench) -> None:
+    client, server = await bench.open()
+    server.on_data = lambda lane_id, data: server.link.reply_lane(lane_id).write(data.upper())
+    client.link.lane(1).write(b"hello")
+    assert await client.received(5) == b"HELLO"
+
+
 # --- backpressure --------------------------------------------------------------------------------------
 
 

@@ -129,3 +129,41 @@ async def test_on_an_event_loop_it_runs_by_itself() -> None:
     pair.client_link.control.write(b"hello")
     assert await pair.server.received(5) == b"hello"
     assert isinstance(pair.server_link, MemoryLink)
+
+
+# --- lanes that go both ways ---
+
+
+@pytest.fixture
+def two_way() -> Pair:
+    return Pair(MemoryNetwork(two_way=True, alpn="mqtt"))
+
+
+def test_a_two_way_lane_is_answered_on_itself(two_way: Pair) -> None:
+    two_way.client_link.lane(7).write(b"request")
+    two_way.server_link.lane(7).write(b"news")
+    two_way.network.deliver()
+    assert two_way.server.data == {1: b"request"}
+    two_way.server_link.reply_lane(1).write(b"answer")
+    two_way.network.deliver()
+    assert two_way.client.data == {2: b"news", 1: b"answer"}
+    assert two_way.server_link.alpn == two_way.client_link.alpn == "mqtt"
+
+
+def test_a_finished_reply_lane_is_not_opened_again(two_way: Pair) -> None:
+    two_way.client_link.lane(7).write(b"request")
+    two_way.network.deliver()
+    lane = two_way.server_link.reply_lane(1)
+    lane.write(b"answer")
+    lane.finish()
+    two_way.network.deliver()
+    assert two_way.client.finished == [1]
+    assert two_way.server_link.reply_lane(1) is lane
+    assert lane.is_closed
+
+
+def test_a_reply_lane_of_a_link_that_is_gone_is_closed(two_way: Pair) -> None:
+    two_way.server_link.close(0)
+    assert two_way.server_link.reply_lane(1).is_closed
+    two_way.network.deliver()
+    assert two_way.server_link.reply_lane(3).is_closed

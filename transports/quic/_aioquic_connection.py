@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
 CONTROL_STREAM = 0
 INCOMING_PRIORITY = 128
-"""Streams the peer opened have nothing to send but limits and STOP_SENDING, unless they are bidirectional."""
-
-MAX_INCOMING_BIDI = 4
-"""MMQP has one bidirectional stream; a few more cost nothing and none would be an odd thing to announce."""
+"""Of streams the peer opened: limits, STOP_SENDING and, on bidirectional ones, answers."""
 
 MIN_BURST_PACKETS = 16
 MIN_BURST_S = 0.004
@@ -79,6 +76,7 @@ class WindowedConnection(QuicConnection):
         *,
         configuration: QuicConfiguration,
         max_incoming_streams: int,
+        max_bidirectional_streams: int,
         ack_packets: int,
         **callbacks: Any,
     ) -> None:
@@ -91,7 +89,7 @@ class WindowedConnection(QuicConnection):
         self._window = configuration.max_data
         self._stream_window = configuration.max_stream_data
         self._local_max_streams_uni.value = self._local_max_streams_uni.sent = max_incoming_streams
-        self._local_max_streams_bidi.value = self._local_max_streams_bidi.sent = MAX_INCOMING_BIDI
+        self._local_max_streams_bidi.value = self._local_max_streams_bidi.sent = max_bidirectional_streams
         self._loss._pacer = BurstPacer(max_datagram_size=self._max_datagram_size)
         self._table = StreamTable()
         self._streams = self._table

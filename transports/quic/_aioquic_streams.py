@@ -40,6 +40,11 @@ class Sender(QuicStreamSender):
         self._bell = bell
 
     @property
+    def is_open(self) -> bool:
+        """True if more may be written."""
+        return self._reset_error_code is None and self._buffer_fin is None and not self.is_finished
+
+    @property
     def has_pending(self) -> bool:
         """True if a frame of this half waits to be sent."""
         if self._reset_error_code is not None:

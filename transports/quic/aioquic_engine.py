@@ -107,13 +107,18 @@ class AioquicEngine:
         """Open a unidirectional stream."""
         return self._quic.open_uni_stream(priority)
 
+    def can_send(self, stream_id: int) -> bool:
+        """True if a stream is open in our direction."""
+        sender = self._quic.sender(stream_id)
+        return sender is not None and sender.is_open
+
     def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
         """Append to a stream; nothing happens on one that is gone or was reset."""
         quic = self._quic
         if stream_id not in quic._streams and quic._stream_is_discarded(stream_id):
             return
         sender = cast("Sender", quic._get_or_create_stream_for_send(stream_id).sender)
-        if sender._reset_error_code is None and sender._buffer_fin is None:
+        if sender.is_open:
             sender.is_watched = True
             sender.write(data, fin)
 
@@ -201,6 +206,7 @@ def _connection(configuration: QuicConfiguration, options: QUICOptions, **argume
     return StraightConnection(
         configuration=configuration,
         max_incoming_streams=options.max_incoming_streams,
+        max_bidirectional_streams=options.max_bidirectional_streams,
         ack_packets=options.ack_packets,
         **arguments,
     )

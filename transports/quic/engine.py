@@ -155,6 +155,9 @@ class Engine(Protocol):
     def open_stream(self, priority: int) -> int:
         """Open a unidirectional stream; only while `streams_left` is not 0."""
 
+    def can_send(self, stream_id: int) -> bool:
+        """True if a stream is open in our direction: not finished, reset, stopped by the peer, or over."""
+
     def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
         """Append to a stream. The engine keeps the data until acknowledged: bound what you hand over."""
 

@@ -4,7 +4,7 @@
               bounded by the high-water mark                 kept until acknowledged
 
 What is written stays in the lane's outbox until the engine has room, so that what a peer does not take is ours to
-count. Incoming lanes are numbered by their stream id.
+count. Incoming lanes are numbered by their stream id; those the peer opened for both ways are answered on themselves.
 
 Past the peer's stream limit keys share an overflow lane, for which the last stream is reserved; if the peer allows
 none at all, they share the control lane.
@@ -33,7 +33,10 @@ HANDOVER_BYTES = 64 * 1024
 """Given to the engine at a time: enough to fill many packets at once, and little to hold twice."""
 
 OVERFLOW = -1
-"""The key of the shared lane; those of topics are positive."""
+"""The key of the shared lane; those of topics are positive, those of reply lanes, which nobody asks for, are less."""
+
+UNIDIRECTIONAL = 0x2
+"""RFC 9000 section 2.1: the bit of a stream id that says so."""
 
 
 class QUICLink:
@@ -120,6 +123,19 @@ class QUICLink:
         else:
             lane = self._control
         self._lanes[key] = lane
+        return lane
+
+    def reply_lane(self, lane_id: int) -> QUICLane:
+        """The sending half of a bidirectional stream, or the control lane if the stream has none."""
+        if lane_id == CONTROL or lane_id & UNIDIRECTIONAL:
+            return self._control
+        lane = self._streams.get(lane_id)
+        if lane is None:
+            lane = QUICLane(self, lane_id, OVERFLOW - lane_id, is_shared=False)
+            if self._is_gone or self._goodbye is not None or not self._engine.can_send(lane_id):
+                lane.is_closed = True
+            else:
+                self._streams[lane_id] = lane
         return lane
 
     def _open(self, key: int, priority: int, *, is_shared: bool) -> QUICLane:

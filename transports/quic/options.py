@@ -32,6 +32,8 @@ class QUICOptions(TransportOptions):
     """The same for all its streams together: what a paused or flooding peer can make us hold."""
     max_incoming_streams: int = 4096
     """Topic streams a peer may have open at once, about 2 kB each; further topics share its overflow lane."""
+    max_bidirectional_streams: int = 128
+    """Of the same cost, the control stream among them: MQTT clients may open some and are answered on each."""
     idle_timeout_s: float = 60.0
     """A peer not heard of for this long is gone; bindings for UDP in home routers commonly last as long."""
     keep_alive_s: float = 20.0

@@ -7,7 +7,8 @@ What it has not is made up for here, as far as that goes:
 * Windows by consumption. The core opens a window when data leaves its queue, and the queue is one for all streams.
   So we stop emptying it once the readers are a connection's window behind: memory stays bounded and the peer stops,
   but then one paused lane stops the others of its connection too. aioquic has no such limit.
-* Stream limits. The core grants its peer 103 unidirectional streams at once, whatever `max_incoming_streams` says.
+* Stream limits. The core grants its peer 103 unidirectional streams at once and 100 bidirectional ones, whatever
+  `max_incoming_streams` and `max_bidirectional_streams` say.
 * Acknowledgements. The core does not tell them by stream: a stream counts as acknowledged when nothing is in flight.
 """
 
@@ -220,6 +221,10 @@ class QH3Engine:
         stream_id = self._quic._open_stream(is_unidirectional=True)
         self._priorities[stream_id] = priority
         return stream_id
+
+    def can_send(self, stream_id: int) -> bool:
+        """True if a stream is open in our direction."""
+        return stream_id not in self._fins and bool(self._quic._stream_can_send(stream_id))
 
     def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
         """Append to a stream; nothing happens on one that is gone or was reset."""
