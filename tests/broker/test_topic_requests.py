@@ -302,7 +302,7 @@ def test_a_name_under_a_wildcard_that_is_not_allowed_is_refused() -> None:
 
 
 def test_names_a_connection_remembers_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moq.broker.dialects.mmqp.MAX_KNOWN_NAMES", 2)
+    monkeypatch.setattr("moq.broker.dialects.mmqp_topics.MAX_KNOWN_NAMES", 2)
     client = desk.connect("alice")
     client.register("a/+")
     for number in range(5):
