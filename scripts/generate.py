@@ -1,4 +1,4 @@
-"""Write what follows from the packet declarations: the codecs in `moq/wire` and the tables of `docs/protocol.md`.
+"""Write what follows from the packet declarations: the codecs in `moq/wire`, the tables of the documents.
 
     python scripts/generate.py            write the files
     python scripts/generate.py --check    exit 1 if a file is not what would be written
@@ -26,13 +26,14 @@ from moq.wire.mqtt import header as mqtt_header  # noqa: E402
 from moq.wire.mqtt import packets as mqtt  # noqa: E402
 from scripts.wire_codec import codec_source  # noqa: E402
 from scripts.wire_layout import Dialect  # noqa: E402
-from scripts.wire_tables import with_tables  # noqa: E402
+from scripts.wire_tables import with_property_table, with_tables  # noqa: E402
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file with its text."""
     dialect = Dialect(mmqp, mmqp.PACKETS, header)
     document = ROOT / "docs/protocol.md"
+    mqtt_document = ROOT / "docs/reference/mqtt-wire.md"
     return {
         ROOT / "moq/wire/_mmqp.py": ruff_formatted(codec_source(dialect)),
         **{
@@ -42,6 +43,7 @@ def outputs() -> dict[Path, str]:
             for version in (mqtt_header.VERSION_3_1_1, mqtt_header.VERSION_5)
         },
         document: with_tables(document.read_text(), dialect),
+        mqtt_document: with_property_table(mqtt_document.read_text()),
     }
 
 

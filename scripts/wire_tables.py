@@ -1,7 +1,7 @@
-"""Writes the tables of `docs/protocol.md`: between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""Writes the tables of the documents on the wire: between `<!-- generated: NAME -->` and `<!-- end -->`.
 
-`NAME` is a packet or structure of the dialect, `packet types` or `reason codes`. The words beside a field are the
-comment beside its declaration.
+In `docs/protocol.md`, `NAME` is a packet or structure of MMQP, `packet types` or `reason codes`; the words beside a
+field are the comment beside its declaration. In `docs/reference/mqtt-wire.md` it is `properties`.
 """
 
 import inspect
@@ -26,6 +26,7 @@ from moq.wire.fields import (
     When,
     layout,
 )
+from moq.wire.mqtt.properties import DECLARED, EVERYWHERE
 from scripts.wire_layout import FLAGS, Dialect, control_byte
 
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -185,3 +186,24 @@ def reason_table() -> Iterator[str]:
     yield "|---|---|---|"
     for reason in reasons.Reason:
         yield f"| `0x{reason.value:02X}` | {reason.name} | {comments.get(reason.name, '')} |"
+
+
+def with_property_table(document: str) -> str:
+    """The document with the table of MQTT's properties as they are declared."""
+    table = "\n".join(property_table())
+    return BLOCK.sub(lambda match: f"{match[1]}\n{table}\n\n{match[3]}", document)
+
+
+def property_table() -> Iterator[str]:
+    """Every property of MQTT 5."""
+    yield "| identifier | attribute of `Properties` | form | values | packets |"
+    yield "|---|---|---|---|---|"
+    for declared in DECLARED:
+        property_ = declared.property
+        form_ = f"list of {declared.form}" if declared.is_list else declared.form
+        values = "" if not property_.least and property_.most is None else f"{property_.least} to {property_.most}"
+        values = values.replace(" to None", " and above")
+        scopes = "all" if property_.scopes == EVERYWHERE else property_.scopes
+        repeated = f"; repeated in {property_.repeats_in}" if property_.repeats_in else ""
+        repeated = "; may be repeated" if property_.repeats_in == property_.scopes else repeated
+        yield f"| `0x{property_.identifier:02X}` | `{declared.name}` | {form_} | {values} | {scopes}{repeated} |"

@@ -84,6 +84,18 @@ def test_the_longest_strings_and_lists_fit() -> None:
     assert decode(encode(packet)) == [packet]
 
 
+def test_a_section_may_have_none_of_its_options() -> None:
+    subscribe = Subscribe(0, False, 1, extension=SubscribeExtension())
+    will = Will(0, False, "t", b"")
+    packets: list[Packet] = [
+        TopReq(1, [subscribe, Register(0, False, 1), Unsubscribe(False, 1)]),
+        ConReq(authentication=Authentication(), settings=Settings(), initial_will=will, last_will=will),
+        publish(extension=PublishExtension()),
+    ]
+    for packet in packets:
+        assert decode(encode(packet)) == [packet]
+
+
 def test_an_unknown_protocol_version_is_decoded_so_that_it_can_be_answered() -> None:
     assert decode(bytes.fromhex("10 07 04 4d4d5150 07 00")) == [ConReq(version=7)]
 
