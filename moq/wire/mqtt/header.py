@@ -85,7 +85,7 @@ def fixed_header(control: int, fields_bytes: int, payload_bytes: int = 0) -> byt
 def read_header(buf: bytes, pos: int) -> tuple[int, int] | None:
     """Where the fields of the packet at `pos` start and end, or None while its length is incomplete."""
     if pos + 2 < len(buf) and buf[pos + 1] > 0x7F and buf[pos + 2] < 0x80:
-        # The commonest length that is not one byte, in a third of the time of what follows.
+        # The commonest length that is not one byte, in about two thirds of the time of what follows.
         start = pos + 3
         return start, start + (buf[pos + 2] << 7 | buf[pos + 1] & 0x7F)
     found = _variable(buf, pos + 1, len(buf), "a remaining length")
@@ -138,6 +138,9 @@ def starts_like_mqtt(data: bytes) -> bool | None:
         header = read_header(data, 0)
     except MalformedPacket:
         return False
-    if header is None or header[0] == len(data):
-        return None if header is None or header[0] < header[1] else False
-    return data[header[0]] == 0
+    if header is None:
+        return None
+    start, end = header
+    if start == end:
+        return False
+    return data[start] == 0 if start < len(data) else None
