@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.environment import Environment
-from moq.broker.message import Kind, Message, Registration, Subscription, Target, TopicType
+from moq.broker.message import Kind, Message, Registration, RetainHandling, Subscription, Target, TopicType
 from moq.broker.requests import Requests
 from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
@@ -39,7 +39,7 @@ class Broker:
         self._promises = self.environment.promises
         self.subscriptions = Subscriptions(self._access)
         self.topics = Topics(self.environment)
-        self.requests = Requests(self.environment, self.subscriptions)
+        self.requests = Requests(self.environment, self.subscriptions, self.route)
         self.sessions = Sessions(self)
         self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
         self.topics.recover(now)
@@ -48,8 +48,10 @@ class Broker:
 
     # --- topic requests -------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription, now: float, *, sends_retained: bool = True) -> Reason:
-        """Add or replace a subscription; its retained messages follow."""
+    def subscribe(
+        self, subscription: Subscription, now: float, retained: RetainHandling = RetainHandling.SEND
+    ) -> Reason:
+        """Add or replace a subscription; the messages its topics retain follow, if it wants them."""
         session = subscription.session
         if filter_error(subscription.filter) is not None:
             return Reason.TOPIC_FILTER_INVALID
@@ -60,7 +62,8 @@ class Broker:
             return Reason.QUOTA_EXCEEDED
         session.save_subscription(subscription)
         self.subscriptions.add(subscription)
-        if sends_retained and subscription.group is None:
+        wants_retained = retained is RetainHandling.SEND or (retained is RetainHandling.SEND_IF_NEW and is_new)
+        if wants_retained and subscription.group is None:
             session.outbound.replay(subscription.filter, self._retained_for(subscription, now), now)
         return Reason.SUCCESS
 
@@ -142,13 +145,14 @@ class Broker:
         peer = session.peer
         assert peer is not None
         if message.qos == 1:
-            self.route(message, now)
-            self._promises.keep(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, Reason.SUCCESS))
+            reason = self.route(message, now)
+            self._promises.keep(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, reason))
             return
+        reason = Reason.SUCCESS
         if packet_id not in session.received:
             session.note_received(packet_id)
-            self.route(message, now)
-        self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, Reason.SUCCESS))
+            reason = self.route(message, now)
+        self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason))
 
     def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
         """A client asks whoever answers requests on a topic."""
@@ -158,11 +162,11 @@ class Broker:
             session, message, packet_id, lambda: self.requests.open(session, packet_id, message, timeout_s, now)
         )
 
-    def respond(self, session: Session, message: Message, packet_id: int, now: float) -> None:
-        """A client answers a request; `packet_id` is that of the request."""
+    def respond(self, session: Session, message: Message, packet_id: int, request_id: int, now: float) -> None:
+        """A client answers the request it knows as `request_id`; `packet_id` is that of the exchange of its answer."""
         self.figures.messages_received += 1
         self.figures.bytes_received += len(message.payload)
-        self._exchange(session, message, packet_id, lambda: self.requests.respond(session, packet_id, message, now))
+        self._exchange(session, message, packet_id, lambda: self.requests.respond(session, request_id, message, now))
 
     def release(self, session: Session, kind: int, packet_id: int) -> None:
         """QoS 2: the publisher lets go of a message."""
@@ -181,35 +185,50 @@ class Broker:
         session.note_released(kind << 16 | packet_id)
         self._promises.keep(lambda: peer.confirm_received(kind, packet_id, reason))
 
-    def on_received(self, session: Session, kind: int, packet_id: int, reason: int, now: float) -> None:
-        """QoS 2: a subscriber has a message, or refuses it."""
-        session.outbound.on_received(kind, packet_id, reason, now)
+    def on_received(self, session: Session, kind: int, packet_id: int, reason: int, now: float) -> bool:
+        """QoS 2: a subscriber has a message, or refuses it. False if it was no message of QoS 2."""
+        return session.outbound.on_received(kind, packet_id, reason, now)
 
     def on_acknowledged(self, session: Session, kind: int, packet_id: int, now: float) -> bool:
         """A subscriber ended an exchange. False if it broke the order of QoS 2."""
         return session.outbound.on_acknowledged(kind, packet_id, now)
 
-    def route(self, message: Message, now: float) -> None:
-        """Deliver a message to everyone it is for, and keep it if it is to be retained."""
+    def route(self, message: Message, now: float) -> Reason:
+        """Deliver a message to everyone it is for, and keep it if it is to be retained; say whether anyone is there."""
         if message.retain:
-            self.topics.retain(message, now)
-            # A live message is not a retained one: subscribers can tell the two apart.
-            message = Message(
-                message.topic,
-                message.payload,
-                message.qos,
-                False,
-                message.publisher,
-                message.expires_at,
-                message.properties,
-            )
+            return self._route_retained(message, now)
         route = self.subscriptions.route(message.topic)
+        reason = Reason.SUCCESS if route.targets or route.groups else Reason.NO_MATCHING_SUBSCRIBERS
+        if message.properties is not None and message.properties.response_topic is not None:
+            route = self.requests.relay(message, route, now)
         for target in route.targets:
             if not (target.no_local and target.session.client_id == message.publisher):
                 target.session.outbound.offer(message, target, now)
         for group in route.groups:
             if (member := group.choose(message)) is not None:
                 member.session.outbound.offer(message, member, now)
+        return reason
+
+    def _route_retained(self, message: Message, now: float) -> Reason:
+        """A live message is not a retained one: subscribers can tell the two apart, unless they asked not to."""
+        self.topics.retain(message, now)
+        live = Message(
+            message.topic,
+            message.payload,
+            message.qos,
+            False,
+            message.publisher,
+            message.expires_at,
+            message.properties,
+        )
+        route = self.subscriptions.route(message.topic)
+        for target in route.targets:
+            if not (target.no_local and target.session.client_id == message.publisher):
+                target.session.outbound.offer(message if target.retain_as_published else live, target, now)
+        for group in route.groups:
+            if (member := group.choose(message)) is not None:
+                member.session.outbound.offer(message if member.retain_as_published else live, member, now)
+        return Reason.SUCCESS if route.targets or route.groups else Reason.NO_MATCHING_SUBSCRIBERS
 
     # --- types ----------------------------------------------------------------------------------------
 
@@ -284,4 +303,5 @@ class Broker:
         for topic in self.topics.matching(subscription.filter):
             if topic.retained and self._access.allows(client_id, Action.RECEIVE, topic.name):
                 for message in self.topics.retained(topic, now):
-                    yield message, target
+                    if not (subscription.no_local and message.publisher == client_id):
+                        yield message, target

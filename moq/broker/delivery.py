@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from moq.broker.message import Kind
+from moq.broker.peer import UNDELIVERABLE
 from moq.broker.records import message_from, message_record
 from moq.broker.store import DeliveryRecord, Table
 from moq.reasons import FIRST_REFUSAL
@@ -219,18 +220,21 @@ class Outbound:
 
     # --- answers of the subscriber --------------------------------------------------------------------
 
-    def on_received(self, kind: int, packet_id: int, reason: int, now: float) -> None:
-        """QoS 2: the subscriber has the message, or refuses it."""
+    def on_received(self, kind: int, packet_id: int, reason: int, now: float) -> bool:
+        """QoS 2: the subscriber has the message, or refuses it. False if it was no message of QoS 2."""
         delivery = self._inflight.get(kind << 16 | packet_id)
         if reason >= FIRST_REFUSAL:
             if delivery is not None:
                 self._finish(delivery, now)
-            return
+            return True
+        if delivery is not None and delivery.qos != 2:
+            return False
         if delivery is not None and not delivery.released:
             delivery.released = True
             self._save(delivery)
         # An unknown identifier is released too, so that a subscriber that remembers more than we do gets rid of it.
         self._release(kind, packet_id)
+        return True
 
     def on_acknowledged(self, kind: int, packet_id: int, now: float) -> bool:
         """The exchange is over. False if that cannot be: a QoS 2 message whose receipt was never confirmed."""
@@ -244,9 +248,11 @@ class Outbound:
 
     # --- connections come and go ----------------------------------------------------------------------
 
-    def attach(self, peer: Peer, now: float) -> None:
-        """A connection is there: first finish what was begun, then send what waits."""
+    def attach(self, peer: Peer, now: float, window: int | None = None) -> None:
+        """A connection is there: first finish what was begun, then send what waits, `window` at a time."""
         self.peer = peer
+        most = self._environment.limits.max_inflight
+        self._max_inflight = most if window is None else min(window, most)
         for delivery in self._inflight.values():
             self._release(delivery.message.kind, delivery.packet_id)
         self.on_writable(now)
@@ -290,9 +296,10 @@ class Outbound:
         self._waiting = self._waiting_bytes = self._inflight_bytes = 0
         return orphans
 
-    def recover(self, number: int, record: DeliveryRecord) -> None:
-        """Take back a delivery that an earlier broker had accepted."""
-        delivery = Delivery(message_from(record.message, self._environment.epoch), None, record.qos, record.packet_id)
+    def recover(self, number: int, record: DeliveryRecord, target: Target | None) -> None:
+        """Take back a delivery that an earlier broker had accepted; `target` is None if nothing matches it now."""
+        message = message_from(record.message, self._environment.epoch)
+        delivery = Delivery(message, target, record.qos, record.packet_id)
         delivery.number = number
         delivery.released = record.released
         self._next_number = max(self._next_number, number + 1)
@@ -327,10 +334,14 @@ class Outbound:
             self._environment.stalled.add(self)
             return False
         assert self.peer is not None
-        if not self.peer.send_message(
+        outcome = self.peer.send_message(
             delivery.message, delivery.target, delivery.qos, delivery.packet_id, delivery.dup
-        ):
+        )
+        if not outcome:
             return False
+        if outcome == UNDELIVERABLE:
+            self._forget(delivery)
+            return True
         self._inflight[delivery.message.kind << 16 | delivery.packet_id] = delivery
         self._inflight_bytes += len(delivery.message.payload)
         return True

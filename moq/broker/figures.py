@@ -20,6 +20,10 @@ class Figures:
     """Messages pushed out of a session's full queue by newer ones."""
     dropped_expired: int = 0
     """Messages whose time was over before they could be sent."""
+    dropped_undeliverable: int = 0
+    """Messages larger than their subscriber accepts, or that its protocol cannot express."""
+    dropped_not_authorized: int = 0
+    """Messages of publishers that may not publish on their topic, where no refusal can be told."""
     dropped_no_room_to_retain: int = 0
     """Messages delivered but not retained: too many topics, or too many bytes."""
     requests_opened: int = 0

@@ -1,7 +1,7 @@
 """The words of the core: messages, subscriptions, registrations, wills.
 
 Dialects translate packets into these and back; the core knows nothing else. Numbers whose meaning belongs to a
-dialect (an MMQP alias, an MQTT subscription identifier) are carried and never looked at.
+dialect (a client's alias for a topic, its number for a subscription) are carried and never looked at.
 """
 
 from __future__ import annotations
@@ -33,15 +33,30 @@ class Mode(IntEnum):
     LIFO = 2  # all, newest first
 
 
+class RetainHandling(IntEnum):
+    """Whether a subscription is answered with the messages its topics retain."""
+
+    SEND = 0
+    SEND_IF_NEW = 1  # not to who only changes a subscription
+    DO_NOT_SEND = 2
+
+
 @dataclass(slots=True)
 class Properties:
-    """What only some messages carry; passed on, not interpreted."""
+    """What only some messages carry; passed on in order, not interpreted, except the response topic."""
 
     timestamp_ns: int | None = None
     group_start: bool = False
     encrypted: bool = False
     type_id: int | None = None
     user: tuple[tuple[str, str], ...] = ()
+    content_type: str | None = None
+    payload_format: int | None = None
+    """0: bytes, 1: UTF-8 text; the dialect has checked it."""
+    response_topic: str | None = None
+    """Where an answer is to be published. A subscriber to requests gets such a message as a request."""
+    correlation_data: bytes | None = None
+    """Goes with the answer, so that who asked knows which question it belongs to."""
 
 
 class Message:
@@ -101,14 +116,32 @@ class Subscription:
     group: str | None = None
     accepts_requests: bool = False
     no_local: bool = False
-    identifier: int = 0
+    """Not what this very client published."""
+    alias: int = 0
+    """What its client calls the topic."""
     priority: int = 128
+    retain_as_published: bool = False
+    """Live messages keep the mark that they were to be retained; otherwise only old ones have it."""
+    identifier: int = 0
+    """The client's number for this subscription, told with each message that matched it."""
+    answers_by_topic: bool = False
+    """It can publish to a message's response topic itself: such a message is not made a request for it."""
 
 
 class Target:
     """One recipient of one topic's messages: a session and the strongest of its subscriptions that match."""
 
-    __slots__ = ("group", "no_local", "priority", "qos", "session", "subscription")
+    __slots__ = (
+        "group",
+        "identifiers",
+        "no_local",
+        "priority",
+        "qos",
+        "retain_as_published",
+        "session",
+        "subscription",
+        "takes_requests",
+    )
 
     def __init__(self, session: Session, subscription: Subscription, group: Group | None = None) -> None:
         self.session = session
@@ -117,6 +150,24 @@ class Target:
         self.no_local = subscription.no_local
         self.priority = subscription.priority
         self.group = group
+        self.retain_as_published = subscription.retain_as_published
+        self.identifiers: tuple[int, ...] = (subscription.identifier,) if subscription.identifier else ()
+        self.takes_requests = subscription.accepts_requests and not subscription.answers_by_topic
+
+    def merge(self, subscription: Subscription, topic: str) -> None:
+        """Another subscription of the same session matches: one copy for both, at the highest QoS of them.
+
+        An exact subscription names the delivery, because its alias is the one its client chose for the topic.
+        """
+        self.qos = max(self.qos, subscription.qos)
+        self.no_local = self.no_local and subscription.no_local
+        self.priority = min(self.priority, subscription.priority)
+        self.retain_as_published = self.retain_as_published or subscription.retain_as_published
+        self.takes_requests |= subscription.accepts_requests and not subscription.answers_by_topic
+        if subscription.identifier:
+            self.identifiers += (subscription.identifier,)
+        if subscription.filter == topic:
+            self.subscription = subscription
 
 
 @dataclass(slots=True)
@@ -126,7 +177,8 @@ class Registration:
     filter: str
     mode: Mode = Mode.OVERRIDE
     expiry_s: int | None = None
-    identifier: int = 0
+    alias: int = 0
+    """What its client calls the topic."""
 
 
 @dataclass(slots=True)
@@ -139,6 +191,7 @@ class Will:
     retain: bool = False
     expiry_s: int | None = None
     delay_s: int = 0
+    properties: Properties | None = None
 
 
 @dataclass(slots=True)

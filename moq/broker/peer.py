@@ -6,21 +6,32 @@ them blocks or fails: a peer whose link is gone ignores them and the core hears 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from moq.broker.message import Message, Target
     from moq.reasons import Reason
 
+CONGESTED: Final = 0
+"""Nothing was sent; `Broker.on_writable` will follow when it can be."""
+
+SENT: Final = 1
+
+UNDELIVERABLE: Final = 2
+"""This client can never take it: it is larger than the client accepts, or its protocol has no words for it."""
+
 
 class Peer(Protocol):
     """One connected client."""
 
-    def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> bool:
-        """Send one message. False if its lane is congested: nothing was sent, `Broker.on_writable` will follow."""
+    def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
+        """Send one message, and say what became of it: `SENT`, `CONGESTED` or `UNDELIVERABLE`."""
 
     def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
-        """QoS 1: the broker has taken responsibility, or refuses. Also refuses requests at any QoS."""
+        """QoS 1: the broker has taken responsibility, or refuses. Also refuses requests at any QoS.
+
+        `NO_MATCHING_SUBSCRIBERS` is no refusal: nobody is there, and the message was retained if it was to be.
+        """
 
     def confirm_received(self, kind: int, packet_id: int, reason: Reason) -> None:
         """QoS 2, first step: the message is kept, or refused."""

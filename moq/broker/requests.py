@@ -8,32 +8,45 @@ one of its own; a response carries the identifier of the request it answers.
 
 All plain responders and one member of each group get the request; the first response wins. A request that
 nobody can answer any more fails at once, one that nobody answers fails at its deadline.
+
+A message with a response topic is a question too. It is relayed as a request to those who take requests and cannot
+publish to that topic themselves; each of their responses is published there.
+
+    publisher ── message ──► broker ── REQUEST 31 ──► responder
+    its response topic ◄──── broker ◄─ RESPONSE 31 ── responder
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from moq.broker.access import Action
 from moq.broker.delivery import Delivery
-from moq.broker.message import Kind, Message, Target
+from moq.broker.message import Kind, Message, Properties, Target
+from moq.broker.peer import CONGESTED, SENT
+from moq.broker.subscriptions import Route
 from moq.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from moq.broker.environment import Environment
     from moq.broker.session import Session
     from moq.broker.subscriptions import Group, Subscriptions
     from moq.broker.timers import Timer
 
+LAST_PACKET_ID: Final = 0xFFFF
+"""Relayed requests are counted from above here: no client chose their numbers."""
+
 
 class _Request:
-    """One request that waits for its response."""
+    """One request that waits for its response; a relayed one has no requester, but a response topic."""
 
-    __slots__ = ("asked", "message", "packet_id", "requester", "timer")
+    __slots__ = ("asked", "client_id", "message", "packet_id", "requester", "timer")
 
-    def __init__(self, requester: Session, packet_id: int, message: Message) -> None:
+    def __init__(self, client_id: str, packet_id: int, message: Message, requester: Session | None) -> None:
+        self.client_id = client_id
         self.requester = requester
         self.packet_id = packet_id
         self.message = message
@@ -44,9 +57,13 @@ class _Request:
 class Requests:
     """Every request that waits for its response, from both ends."""
 
-    def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, environment: Environment, subscriptions: Subscriptions, publish: Callable[[Message, float], object]
+    ) -> None:
         self._environment = environment
         self._subscriptions = subscriptions
+        self._publish = publish
+        self._last_relayed = LAST_PACKET_ID
         self._open: dict[str, dict[int, _Request]] = {}  # by requester, then its identifier
         self._asked: dict[str, dict[int, _Request]] = {}  # by responder, then the identifier it knows
 
@@ -62,27 +79,57 @@ class Requests:
         if not targets:
             self._environment.figures.requests_failed += 1
             return Reason.NO_RESPONDER
+        request = _Request(client_id, packet_id, message, requester)
+        return Reason.SUCCESS if self._ask_all(request, targets, timeout_s, now) else Reason.NO_RESPONDER
+
+    def relay(self, message: Message, route: Route, now: float) -> Route:
+        """Ask those who take requests about a message with a response topic. Returns the route to everyone else."""
+        question = Message(
+            message.topic,
+            message.payload,
+            message.qos,
+            publisher=message.publisher,
+            properties=message.properties,
+            kind=Kind.REQUEST,
+        )
+        members = [member for group in route.groups if (member := group.choose(message)) is not None]
+        return Route([target for target in route.targets + members if not self._relay_to(question, target, now)], [])
+
+    def _relay_to(self, question: Message, target: Target, now: float) -> bool:
+        """Make a message a request of its own for one target: each one's response is of interest."""
+        session, publisher = target.session, question.publisher
+        if not target.takes_requests or session.peer is None or (target.no_local and session.client_id == publisher):
+            return False
+        limits = self._environment.limits
+        if len(self._open.get(publisher, ())) >= limits.max_requests_per_session:
+            return False
+        self._last_relayed += 1
+        request = _Request(publisher, self._last_relayed, question, None)
+        return self._ask_all(request, [target], limits.request_timeout_s, now)
+
+    def _ask_all(self, request: _Request, targets: list[Target], timeout_s: float, now: float) -> bool:
         # One that still waits for a lane at its deadline is not sent any more.
-        message.expires_at = min(message.expires_at, now + timeout_s)
-        request = _Request(requester, packet_id, message)
+        request.message.expires_at = min(request.message.expires_at, now + timeout_s)
         request.timer = self._environment.timers.at(
             now + timeout_s, lambda _: self._fail(request, Reason.REQUEST_TIMED_OUT)
         )
-        self._open.setdefault(client_id, {})[packet_id] = request
+        self._open.setdefault(request.client_id, {})[request.packet_id] = request
         self._environment.figures.requests_opened += 1
         for target in targets:
             self._ask(request, target, now)
         if request.asked:
-            return Reason.SUCCESS
+            return True
         self._close(request)
         self._environment.figures.requests_failed += 1
-        return Reason.NO_RESPONDER
+        return False
 
     def respond(self, responder: Session, packet_id: int, message: Message, now: float) -> Reason:
         """Carry a response to its requester, if it still waits for one."""
         request = self._asked.get(responder.client_id, {}).get(packet_id)
         if request is None:
             return Reason.REQUEST_CLOSED
+        if request.requester is None:
+            return self._publish_response(request, responder, message, now)
         self._close(request)
         answer = Message(
             request.message.topic,
@@ -98,6 +145,28 @@ class Requests:
             outbound.accept(Delivery(answer, None, answer.qos, request.packet_id), now)
         elif outbound.peer is not None and not outbound.peer.send_message(answer, None, 0, request.packet_id, False):
             self._environment.figures.dropped_congested += 1
+        return Reason.SUCCESS
+
+    def _publish_response(self, request: _Request, responder: Session, message: Message, now: float) -> Reason:
+        asked = request.message.properties
+        assert asked is not None
+        assert asked.response_topic is not None
+        # It is the responder who publishes: a question cannot make it write where it may not.
+        if not self._environment.access.allows(responder.client_id, Action.PUBLISH, asked.response_topic):
+            return Reason.NOT_AUTHORIZED
+        self._close(request)
+        properties = replace(message.properties or Properties(), correlation_data=asked.correlation_data)
+        self._publish(
+            Message(
+                asked.response_topic,
+                message.payload,
+                message.qos,
+                publisher=responder.client_id,
+                expires_at=message.expires_at,
+                properties=properties,
+            ),
+            now,
+        )
         return Reason.SUCCESS
 
     def on_detached(self, session: Session, now: float) -> None:
@@ -148,13 +217,16 @@ class Requests:
             session.outbound.accept(Delivery(message, target, qos, packet_id), now)
             return
         assert session.peer is not None
-        if not session.peer.send_message(message, target, 0, packet_id, False):
-            self._environment.figures.dropped_congested += 1
+        outcome = session.peer.send_message(message, target, 0, packet_id, False)
+        if outcome != SENT:
+            self._environment.figures.dropped_congested += outcome == CONGESTED
             self._forget(request, session, packet_id)
 
     def _fail(self, request: _Request, reason: Reason) -> None:
         self._close(request)
         self._environment.figures.requests_failed += 1
+        if request.requester is None:
+            return
         # This ends the whole exchange of the request, wherever its own acknowledgements stand.
         request.requester.note_released(Kind.REQUEST << 16 | request.packet_id)
         if request.requester.peer is not None:
@@ -163,7 +235,7 @@ class Requests:
     def _close(self, request: _Request) -> None:
         if request.timer is not None:
             request.timer.cancel()
-        _take(self._open, request.requester.client_id, request.packet_id)
+        _take(self._open, request.client_id, request.packet_id)
         for (_, packet_id), target in list(request.asked.items()):
             self._forget(request, target.session, packet_id)
 

@@ -79,8 +79,11 @@ class Session:
                 subscription.group,
                 subscription.accepts_requests,
                 subscription.no_local,
-                subscription.identifier,
+                subscription.alias,
                 subscription.priority,
+                subscription.retain_as_published,
+                subscription.identifier,
+                subscription.answers_by_topic,
             )
             key = (self.client_id, subscription.filter, subscription.group)
             self._environment.store.put(Table.SUBSCRIPTION, key, record)
@@ -96,7 +99,7 @@ class Session:
         """Keep a registration."""
         self.registrations[registration.filter] = registration
         if self.is_persistent:
-            record = RegistrationRecord(registration.mode, registration.expiry_s, registration.identifier)
+            record = RegistrationRecord(registration.mode, registration.expiry_s, registration.alias)
             self._environment.store.put(Table.REGISTRATION, (self.client_id, registration.filter), record)
 
     def drop_registration(self, registration: Registration) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from moq.broker.core import Broker
     from moq.broker.delivery import Delivery
+    from moq.broker.message import Target
     from moq.broker.peer import Peer
 
 
@@ -88,9 +89,12 @@ class Sessions:
             self._publish_initial(client_id, initial_will, now)
         return session, is_present
 
-    def start(self, session: Session, peer: Peer, now: float) -> None:
-        """Begin delivering to a connected client: first what was under way, then what waited."""
-        session.outbound.attach(peer, now)
+    def start(self, session: Session, peer: Peer, now: float, window: int | None = None) -> None:
+        """Begin delivering to a connected client: first what was under way, then what waited.
+
+        It takes at most `window` messages of QoS 1 and 2 that it has not acknowledged, if it says so.
+        """
+        session.outbound.attach(peer, now, window)
 
     def disconnect(self, session: Session, peer: Peer, *, with_will: bool, expiry_s: float, now: float) -> None:
         """A client's connection is gone; its session stays for `expiry_s`. Ignored if another one has taken over."""
@@ -127,7 +131,8 @@ class Sessions:
         for key, record in store.load(Table.DELIVERY):
             assert isinstance(key, tuple)
             assert isinstance(record, DeliveryRecord)
-            self._sessions[key[0]].outbound.recover(key[1], record)
+            session = self._sessions[key[0]]
+            session.outbound.recover(key[1], record, self._target(session, record.message.topic))
         for key, _ in store.load(Table.RECEIVED):
             assert isinstance(key, tuple)
             self._sessions[key[0]].received.add(key[1])
@@ -139,6 +144,11 @@ class Sessions:
             expires_at = record.expires_at - epoch
             self._expire_in(session, session.expiry_s if expires_at == NEVER else expires_at - now, now)
 
+    def _target(self, session: Session, topic: str) -> Target | None:
+        route = self._broker.subscriptions.route(topic)
+        members = [member for group in route.groups for member in group.members]
+        return next((target for target in route.targets + members if target.session is session), None)
+
     def _recover_subscription(
         self, client_id: str, filter_: str, group: str | None, record: SubscriptionRecord
     ) -> None:
@@ -149,15 +159,18 @@ class Sessions:
             group,
             record.accepts_requests,
             record.no_local,
-            record.identifier,
+            record.alias,
             record.priority,
+            record.retain_as_published,
+            record.identifier,
+            record.answers_by_topic,
         )
         self._sessions[client_id].subscriptions[filter_, group] = subscription
         self._broker.subscriptions.add(subscription)
 
     def _recover_registration(self, client_id: str, filter_: str, record: RegistrationRecord) -> None:
         session = self._sessions[client_id]
-        registration = Registration(filter_, Mode(record.mode), record.expiry_s, record.identifier)
+        registration = Registration(filter_, Mode(record.mode), record.expiry_s, record.alias)
         session.registrations[filter_] = registration
         if not has_wildcard(filter_):
             self._broker.adopt(session, filter_, registration)
@@ -243,4 +256,5 @@ class Sessions:
 
     def _publish_will(self, client_id: str, will: Will, now: float) -> None:
         expires_at = now + will.expiry_s if will.expiry_s is not None else NEVER
-        self._broker.route(Message(will.topic, will.payload, will.qos, will.retain, client_id, expires_at), now)
+        message = Message(will.topic, will.payload, will.qos, will.retain, client_id, expires_at, will.properties)
+        self._broker.route(message, now)

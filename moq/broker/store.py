@@ -55,8 +55,11 @@ class SubscriptionRecord:
     group: str | None
     accepts_requests: bool
     no_local: bool
-    identifier: int
+    alias: int
     priority: int
+    retain_as_published: bool
+    identifier: int
+    answers_by_topic: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class RegistrationRecord:
 
     mode: int
     expiry_s: int | None
-    identifier: int
+    alias: int
 
 
 @dataclass(frozen=True, slots=True)

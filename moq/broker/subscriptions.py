@@ -156,7 +156,7 @@ class Subscriptions:
             for client_id, subscription in node.subscriptions.items():
                 known = best.get(client_id)
                 if known is not None:
-                    _merge(known, subscription, topic)
+                    known.merge(subscription, topic)
                 elif self._access.allows(client_id, Action.RECEIVE, topic):
                     best[client_id] = Target(subscription.session, subscription)
         return Route(list(best.values()), groups)
@@ -185,15 +185,3 @@ class Subscriptions:
             # `a/#` matches `a` itself: the multi-level wildcard includes the parent level.
             if (child := node.children.get("#")) is not None:
                 yield child
-
-
-def _merge(target: Target, subscription: Subscription, topic: str) -> None:
-    """A session with several matching subscriptions gets one copy, at the highest QoS of them.
-
-    An exact subscription names the delivery, because its identifier is the one its client chose for the topic.
-    """
-    target.qos = max(target.qos, subscription.qos)
-    target.no_local = target.no_local and subscription.no_local
-    target.priority = min(target.priority, subscription.priority)
-    if subscription.filter == topic:
-        target.subscription = subscription

@@ -66,17 +66,17 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
 
     # --- Peer: what the core asks for -----------------------------------------------------------------
 
-    def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> bool:
+    def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """See `Peer`."""
         return self._outlets.send(message, target, qos, packet_id, dup)
 
     def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
-        self._send(PubAck(kind, packet_id, reason))
+        self._send(PubAck(kind, packet_id, _said(reason)))
 
     def confirm_received(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
-        self._send(PubSyn(kind, packet_id, reason))
+        self._send(PubSyn(kind, packet_id, _said(reason)))
 
     def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
@@ -225,7 +225,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             message = Message("", packet.payload, packet.qos, publisher=self._session.client_id, kind=Kind.RESPONSE)
             if packet.extension is not None:
                 _extend(message, packet.extension, now)
-            self._broker.respond(self._session, message, packet.packet_id, now)
+            self._broker.respond(self._session, message, packet.packet_id, packet.packet_id, now)
             return
         topic = self._topics.published.get(packet.alias) if packet.topic is None else self._topics.named(packet)
         if topic is None:
@@ -258,8 +258,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         assert self._session is not None
         if packet.reason == Reason.RELEASE:
             self._broker.release(self._session, packet.kind, packet.packet_id)
-        else:
-            self._broker.on_received(self._session, packet.kind, packet.packet_id, packet.reason, now)
+        elif not self._broker.on_received(self._session, packet.kind, packet.packet_id, packet.reason, now):
+            raise RemoteProtocolError(f"PubSyn of packet id {packet.packet_id}, which is not of QoS 2")
 
     def _on_puback(self, packet: PubAck, now: float) -> None:
         assert self._session is not None
@@ -349,6 +349,11 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         if settings.expiry_s is None:
             return longest if settings.persistent else 0.0
         return longest if settings.expiry_s == NEVER_EXPIRES else min(float(settings.expiry_s), longest)
+
+
+def _said(reason: Reason) -> Reason:
+    """MMQP tells a publisher whether its message was taken; who is there to receive it is for QUERY."""
+    return Reason.SUCCESS if reason is Reason.NO_MATCHING_SUBSCRIBERS else reason
 
 
 def _refusal(packet: ConReq) -> Reason | None:

@@ -11,14 +11,22 @@ import struct
 from typing import TYPE_CHECKING
 
 from moq.broker.message import NEVER, Kind
+from moq.broker.peer import CONGESTED, SENT, UNDELIVERABLE
+from moq.topics import MAX_TOPIC_BYTES
 from moq.wire import FIRST_BROKER_ALIAS, Property, PublishExtension, PubReq, encode
 
 if TYPE_CHECKING:
     from moq.broker.environment import Environment
     from moq.broker.link import Lane, Link
-    from moq.broker.message import Message, Target
+    from moq.broker.message import Message, Properties, Target
 
 LAST_ALIAS = 0xFFFF
+
+MAX_STRING_BYTES = MAX_PROPERTIES = 0xFF
+"""Strings and counts have one byte for their size."""
+
+CONTENT_TYPE = "content-type"
+"""The name under which a media type of another dialect is told."""
 
 DEFAULT_PRIORITY = 128
 
@@ -58,27 +66,30 @@ class Outlets:
         self._assigned: dict[str, int] = {}
         self._outlets: dict[str, Outlet] = {}
 
-    def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> bool:
-        """Encode a message onto its topic's lane; False if that is congested."""
+    def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
+        """Encode a message onto its topic's lane."""
         outlet = self._outlets.get(message.topic)
         if outlet is None:
+            if len(message.topic.encode()) > MAX_TOPIC_BYTES:
+                self._figures.dropped_undeliverable += 1
+                return UNDELIVERABLE
             outlet = self._open(message.topic, target)
         lane = outlet.lane
         if lane.congested:
-            return False
+            return CONGESTED
         payload = message.payload
         figures = self._figures
         figures.messages_sent += 1
         figures.bytes_sent += len(payload)
         if not outlet.is_announced or message.properties is not None or message.expires_at != NEVER:
             lane.write(self._encode_fully(message, outlet, qos, packet_id, dup))
-            return True
+            return SENT
         flags = message.retain << 7 | dup << 6 | qos << 4
         key = (message.kind << 8 | flags) << 32 | packet_id << 16 | outlet.alias
         if message.frame_key == key:
             # Another recipient knows the topic by the same alias: it gets the very same bytes.
             lane.write(message.frame)
-            return True
+            return SENT
         header = _header(message.kind, flags, packet_id, outlet.alias, len(payload))
         if len(payload) < JOIN_BELOW:
             frame = header + payload
@@ -88,7 +99,7 @@ class Outlets:
         else:
             lane.write(header)
             lane.write(payload)
-        return True
+        return SENT
 
     def forget_lane(self, lane: Lane) -> None:
         """A lane has closed: the next message of its topics opens another."""
@@ -131,14 +142,24 @@ class Outlets:
             ttl_ms = min(max(int((message.expires_at - self._environment.now) * 1000), 1), _MAX_TTL_MS)
         if properties is None:
             return PublishExtension(ttl_ms=ttl_ms) if ttl_ms is not None else None
-        return PublishExtension(
+        extension = PublishExtension(
             ttl_ms=ttl_ms,
             timestamp_ns=properties.timestamp_ns,
             group_start=properties.group_start,
             encrypted=properties.encrypted,
             type_id=properties.type_id,
-            properties=[Property(name, value) for name, value in properties.user] or None,
+            properties=_to_wire(properties) or None,
         )
+        return None if extension == PublishExtension() else extension
+
+
+def _to_wire(properties: Properties) -> list[Property]:
+    """The user properties that fit: names and values of other dialects may be longer, and more."""
+    pairs = properties.user
+    if properties.content_type is not None:
+        pairs = (*pairs, (CONTENT_TYPE, properties.content_type))
+    fitting = [pair for pair in pairs if max(len(pair[0].encode()), len(pair[1].encode())) <= MAX_STRING_BYTES]
+    return [Property(name, value) for name, value in fitting[:MAX_PROPERTIES]]
 
 
 def _header(kind: int, flags: int, packet_id: int, alias: int, size: int) -> bytes:

@@ -39,12 +39,12 @@ class ClientTopics:
         self.published: dict[int, str] = {}  # the aliases among them that are registered
         self._known_names: dict[str, Reason] = {}
         for subscription in session.subscriptions.values():
-            if subscription.identifier:
-                self._topics[subscription.identifier] = subscription.filter
+            if subscription.alias:
+                self._topics[subscription.alias] = subscription.filter
         for registration in session.registrations.values():
-            if registration.identifier:
-                self._topics[registration.identifier] = registration.filter
-                self.published[registration.identifier] = registration.filter
+            if registration.alias:
+                self._topics[registration.alias] = registration.filter
+                self.published[registration.alias] = registration.filter
         self._remembered = set(self._topics)  # those known from earlier connections of the session only
 
     def knows(self, alias: int) -> bool:
@@ -109,7 +109,7 @@ class ClientTopics:
             request.qos,
             request.group,
             request.accepts_requests,
-            identifier=request.alias,
+            alias=request.alias,
         )
         if extension is not None and extension.priority is not None:
             subscription.priority = extension.priority
