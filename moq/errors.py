@@ -1,21 +1,21 @@
 """Every exception MoQ raises on purpose.
 
-    MoqError
-      ProtocolError            `reason` is the code that goes on the wire
-        LocalProtocolError     our caller broke the rules: fix the calling code
-        RemoteProtocolError    the peer broke the rules: close the link
-          MalformedPacket      bytes that are no packet
-            Truncated          ends inside a field
-            TrailingBytes      goes on after the last field
-            ReservedBits       a bit that must be zero is set
-            UnknownPacketType  type 0, 13, 14, 15 or flags no packet has
-            NotShortest        a remaining length in more bytes than it needs
-          PacketTooLarge       announces more than this side accepts
-      RequestRefused           a well-formed negative answer
-      ConnectFailed            no connection could be made
-      ConnectionLost           a connection that was open has ended
-      StoreError               the durable store failed
-      ConfigError              a setting that cannot be used
+MoqError
+  ProtocolError            `reason` is the code that goes on the wire
+    LocalProtocolError     our caller broke the rules: fix the calling code
+    RemoteProtocolError    the peer broke the rules: close the link
+      MalformedPacket      bytes that are no packet
+        Truncated          ends inside a field
+        TrailingBytes      goes on after the last field
+        ReservedBits       a bit that must be zero is set
+        UnknownPacketType  type 0, 13, 14, 15 or flags no packet has
+        NotShortest        a remaining length in more bytes than it needs
+      PacketTooLarge       announces more than this side accepts
+  RequestRefused           a well-formed negative answer
+  ConnectFailed            no connection could be made
+  ConnectionLost           a connection that was open has ended
+  StoreError               the durable store failed
+  ConfigError              a setting that cannot be used
 """
 
 from __future__ import annotations

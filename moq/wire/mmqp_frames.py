@@ -64,10 +64,14 @@ class FrameReader(Frames[Packet | PayloadStarted, PubReq]):
                     pos = passed
                     continue
             elif control & RLF:
-                header = read_header(buf, pos)
-                if header is None:
+                # Two bytes: most packets above 255 bytes, so not worth a call.
+                start = pos + 3
+                if start > size:
                     break
-                start, end = header
+                remaining = buf[pos + 1] << 8 | buf[pos + 2]
+                if remaining <= 0xFF:
+                    read_header(buf, pos)  # says that one byte was enough
+                end = start + remaining
             else:
                 start = pos + 2
                 end = start + buf[pos + 1]
