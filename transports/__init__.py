@@ -1,7 +1,8 @@
 """Transports by URL scheme: `tcp`, `tls`, `quic`, and `auto`, which stands for QUIC and TCP tried together.
 
 Each module offers `serve` and `connect` of its own; the two functions here choose among them. QUIC is imported when
-it is first asked for, so that a TCP client starts without it.
+it is first asked for, so that a TCP client starts without it. `ws` and `wss` are served only: WebSocket is for clients
+that speak MQTT, which ours do not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from moq.errors import ConfigError
 from transports.options import DEFAULTS, TransportOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from moq.broker.link import Link, LinkHandler
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORTS", "Listener", "Target", "TransportOptions", "connect", "parse_url", "serve"]
 
 DEFAULT_PORTS: Final = {"tcp": 1883, "tls": 8883, "quic": 14567}
+SERVED_SCHEMES: Final = (*DEFAULT_PORTS, "ws", "wss")
 AUTO: Final = "auto"
 AUTO_SCHEMES: Final = ("quic", "tcp")
 
@@ -125,30 +127,40 @@ async def serve(
     private_key: Path | None = None,
     options: TransportOptions = DEFAULTS,
     quic_engine: str = "aioquic",
+    web_origins: Sequence[str] = (),
 ) -> Listener:
-    """Accept links of one scheme; `tls` and `quic` need a certificate and its key.
+    """Accept links of one scheme; `tls`, `wss` and `quic` need a certificate and its key.
 
     Raises:
         ConfigError: the scheme, the certificate or the address cannot be used.
     """
     from transports import tcp, tls
 
+    if scheme not in SERVED_SCHEMES:
+        raise ConfigError(f"scheme {scheme!r} cannot be served; known are {', '.join(SERVED_SCHEMES)}")
     if scheme == "tcp":
         return await tcp.serve(host, port, accept, options=options)
-    if scheme not in DEFAULT_PORTS:
-        raise ConfigError(f"scheme {scheme!r} cannot be served; known are {', '.join(DEFAULT_PORTS)}")
+    if scheme == "ws":
+        from transports import websocket
+
+        return await websocket.serve(host, port, accept, origins=web_origins, options=options)
     if certificate is None or private_key is None:
         raise ConfigError(f"{scheme} on {host} port {port} needs a certificate and a private key")
-    if scheme == "tls":
-        return await tcp.serve(host, port, accept, tls=tls.server_context(certificate, private_key), options=options)
-    from transports import quic
+    if scheme == "quic":
+        from transports import quic
 
-    return await quic.serve(
-        host,
-        port,
-        accept,
-        certificate=certificate,
-        private_key=private_key,
-        options=options,
-        engine=quic_engine,
-    )
+        return await quic.serve(
+            host,
+            port,
+            accept,
+            certificate=certificate,
+            private_key=private_key,
+            options=options,
+            engine=quic_engine,
+        )
+    context = tls.server_context(certificate, private_key)
+    if scheme == "tls":
+        return await tcp.serve(host, port, accept, tls=context, options=options)
+    from transports import websocket
+
+    return await websocket.serve(host, port, accept, tls=context, origins=web_origins, options=options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from certs import authority
-from tests.transports.wires import OPTIONS, Bench, MemoryWire, QUICWire, TCPWire, Wire
+from tests.transports.wires import OPTIONS, Bench, MemoryWire, QUICWire, TCPWire, WebSocketWire, Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ MOST_BYTES_IN_FLIGHT = 32 * MEGABYTE
 
 needs_qh3 = pytest.mark.skipif(importlib.util.find_spec("qh3") is None, reason="the qh3 package is not installed")
 LANED = ("memory", "quic-aioquic", pytest.param("quic-qh3", marks=needs_qh3))
-SINGLE = ("memory-one-lane", "tcp", "tls")
+SINGLE = ("memory-one-lane", "tcp", "tls", "ws", "wss")
 
 
 def over(wires: Sequence[object]) -> pytest.MarkDecorator:
@@ -47,6 +47,10 @@ def make_wire(name: str, certificates: CertificatePaths) -> Wire:
             return TCPWire(None)
         case "tls":
             return TCPWire(certificates)
+        case "ws":
+            return WebSocketWire(None)
+        case "wss":
+            return WebSocketWire(certificates)
         case _:
             return QUICWire(certificates, name.removeprefix("quic-"))
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from transports import tcp, tls
+from websockets.client import ClientProtocol
+from websockets.http11 import Response
+from websockets.uri import parse_uri
+
+from transports import tcp, tls, websocket
 from transports.memory import MemoryNetwork
 from transports.options import TransportOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from websockets.protocol import Event
 
     from certs.authority import CertificatePaths
     from moq.broker.link import Lane, Link, LinkHandler
@@ -21,6 +28,8 @@ OPTIONS = TransportOptions(
     high_water_bytes=256 * 1024, low_water_bytes=64 * 1024, connect_timeout_s=5.0, close_timeout_s=0.3
 )
 PATIENCE_S = 20.0
+QUIET = logging.getLogger("tests.websocket")
+QUIET.setLevel(logging.WARNING)
 
 
 class Recorder:
@@ -143,6 +152,57 @@ class TCPWire:
     async def connect(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
         context = tls.client_context(self._certificates.ca) if self._certificates else None
         return await tcp.connect("127.0.0.1", self._listener.port, make_handler, tls=context, options=OPTIONS)
+
+    async def stop(self) -> None:
+        await self._listener.close()
+
+
+class ClientWebSocket(websocket.WebSocketLink):
+    """The client's side, which only tests need: the library's own client over a link of ours."""
+
+    def __init__(self, stream: Link, make_handler: Callable[[Link], LinkHandler], opened: asyncio.Event) -> None:
+        protocol = ClientProtocol(
+            parse_uri("ws://localhost/mqtt"), subprotocols=[websocket.SUBPROTOCOL], max_size=None, logger=QUIET
+        )
+        super().__init__(stream, protocol)
+        self._handler = make_handler(self)
+        self._opened = opened
+        protocol.send_request(protocol.connect())
+        self._lane.flush()
+
+    def _shake_hands(self, event: Event) -> None:
+        assert isinstance(event, Response)
+        assert event.status_code == 101
+        self._opened.set()
+
+    def closed(self, reason: int | None, message: str) -> None:
+        self._opened.set()
+        super().closed(reason, message)
+
+
+class WebSocketWire:
+    carries_reason = False
+
+    def __init__(self, certificates: CertificatePaths | None) -> None:
+        self._certificates = certificates
+
+    async def start(self, accept: Callable[[Link], LinkHandler]) -> None:
+        made = self._certificates
+        context = tls.server_context(made.server, made.server_key) if made else None
+        self._listener: Listener = await websocket.serve("127.0.0.1", 0, accept, tls=context, options=OPTIONS)
+
+    async def connect(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
+        context = tls.client_context(self._certificates.ca) if self._certificates else None
+        opened = asyncio.Event()
+        links: list[ClientWebSocket] = []
+
+        def wrap(stream: Link) -> ClientWebSocket:
+            links.append(ClientWebSocket(stream, make_handler, opened))
+            return links[-1]
+
+        await tcp.connect("127.0.0.1", self._listener.port, wrap, tls=context, options=OPTIONS)
+        await opened.wait()
+        return links[0]
 
     async def stop(self) -> None:
         await self._listener.close()
