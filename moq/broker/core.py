@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.environment import Environment
-from moq.broker.message import Kind, Message, Registration, RetainHandling, Subscription, Target, TopicType
+from moq.broker.message import Kind, Message, Registration, Subscription, Target, TopicType
 from moq.broker.requests import Requests
 from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
@@ -48,10 +48,8 @@ class Broker:
 
     # --- topic requests -------------------------------------------------------------------------------
 
-    def subscribe(
-        self, subscription: Subscription, now: float, retained: RetainHandling = RetainHandling.SEND
-    ) -> Reason:
-        """Add or replace a subscription; the messages its topics retain follow, if it wants them."""
+    def subscribe(self, subscription: Subscription, now: float, *, sends_retained: bool = True) -> Reason:
+        """Add or replace a subscription; the messages its topics retain follow."""
         session = subscription.session
         if filter_error(subscription.filter) is not None:
             return Reason.TOPIC_FILTER_INVALID
@@ -62,10 +60,15 @@ class Broker:
             return Reason.QUOTA_EXCEEDED
         session.save_subscription(subscription)
         self.subscriptions.add(subscription)
-        wants_retained = retained is RetainHandling.SEND or (retained is RetainHandling.SEND_IF_NEW and is_new)
-        if wants_retained and subscription.group is None:
-            session.outbound.replay(subscription.filter, self._retained_for(subscription, now), now)
+        if sends_retained:
+            self.send_retained(subscription, now)
         return Reason.SUCCESS
+
+    def send_retained(self, subscription: Subscription, now: float) -> None:
+        """Send a subscriber what its topics retain; members of groups get live messages only."""
+        if subscription.group is None:
+            messages = self._retained_for(subscription, now)
+            subscription.session.outbound.replay(subscription.filter, messages, now)
 
     def unsubscribe(self, session: Session, filter_: str, group: str | None = None) -> Reason:
         """Remove a subscription. What is already on its way still arrives."""

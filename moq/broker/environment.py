@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moq.broker.access import Access
+    from moq.broker.authentication import Authenticator
     from moq.broker.delivery import Outbound
     from moq.broker.store import Store
 
@@ -48,6 +49,8 @@ class Environment:
     limits: Limits = field(default_factory=Limits)
     store: Store = field(default_factory=MemoryStore)
     access: Access = field(default_factory=OpenAccess)
+    authenticator: Authenticator | None = None
+    """Without one every client is anonymous."""
     epoch: float = 0.0
     now: float = 0.0
     """When the event being handled happened: for what is sent in consequence and depends on the time."""

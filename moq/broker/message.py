@@ -33,14 +33,6 @@ class Mode(IntEnum):
     LIFO = 2  # all, newest first
 
 
-class RetainHandling(IntEnum):
-    """Whether a subscription is answered with the messages its topics retain."""
-
-    SEND = 0
-    SEND_IF_NEW = 1  # not to who only changes a subscription
-    DO_NOT_SEND = 2
-
-
 @dataclass(slots=True)
 class Properties:
     """What only some messages carry; passed on in order, not interpreted, except the response topic."""

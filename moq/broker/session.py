@@ -24,6 +24,8 @@ class Session:
     def __init__(self, client_id: str, environment: Environment, is_persistent: bool) -> None:
         self.client_id = client_id
         self.is_persistent = is_persistent
+        self.user: str | None = None
+        """Who may connect to it; None: anonymous clients."""
         self.expiry_s = 0.0
         self.outbound = Outbound(client_id, environment, is_persistent)
         self.subscriptions: dict[tuple[str, str | None], Subscription] = {}  # by filter and group
@@ -52,7 +54,7 @@ class Session:
     def save(self, expires_at: float = NEVER) -> None:
         """Write what concerns the session itself; `expires_at` is set while its client is away."""
         if self.is_persistent:
-            record = SessionRecord(self.expiry_s, expires_at + self._environment.epoch, self.last_will)
+            record = SessionRecord(self.expiry_s, expires_at + self._environment.epoch, self.last_will, self.user)
             self._environment.store.put(Table.SESSION, self.client_id, record)
 
     def note_received(self, exchange: int) -> None:

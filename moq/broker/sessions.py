@@ -57,6 +57,7 @@ class Sessions:
         initial_will: Will | None,
         last_will: Will | None,
         now: float,
+        user: str | None = None,
     ) -> tuple[Session, bool]:
         """A client has said who it is. Returns its session and whether that is one from before.
 
@@ -64,11 +65,13 @@ class Sessions:
         `is_persistent` and `expiry_s` stays as it was in a session that is resumed.
 
         Raises:
-            RequestRefused: There are too many sessions, or a will is not allowed.
+            RequestRefused: There are too many sessions, a will is not allowed, or the session is another user's.
         """
         for will in (initial_will, last_will):
             self._check_will(client_id, will)
         session = self._sessions.get(client_id)
+        if session is not None and session.user != user:
+            raise RequestRefused(f"session {client_id!r}", Reason.CLIENT_IDENTIFIER_NOT_VALID)
         if session is None and len(self._sessions) >= self._environment.limits.max_sessions:
             raise RequestRefused("session", Reason.QUOTA_EXCEEDED)
         if session is not None:
@@ -80,6 +83,7 @@ class Sessions:
         if session is None:
             session = self._sessions[client_id] = Session(client_id, self._environment, bool(is_persistent))
         session.cancel_timers()
+        session.user = user
         if expiry_s is not None:
             session.expiry_s = expiry_s
         session.last_will = last_will
@@ -117,7 +121,7 @@ class Sessions:
             assert isinstance(key, str)
             assert isinstance(record, SessionRecord)
             session = self._sessions[key] = Session(key, self._environment, is_persistent=True)
-            session.expiry_s, session.last_will = record.expiry_s, record.last_will
+            session.expiry_s, session.last_will, session.user = record.expiry_s, record.last_will, record.user
         for key, record in store.load(Table.SUBSCRIPTION):
             assert isinstance(key, tuple)
             assert isinstance(record, SubscriptionRecord)

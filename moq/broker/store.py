@@ -45,6 +45,7 @@ class SessionRecord:
     expiry_s: float
     expires_at: float
     last_will: Will | None
+    user: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from moq.broker.authentication import check_password
 from moq.broker.dialects.connection import DialectConnection, State
 from moq.broker.dialects.mmqp_outlets import Outlets
 from moq.broker.dialects.mmqp_topics import ClientTopics, seconds
@@ -19,6 +20,7 @@ from moq.wire import NEVER as NEVER_EXPIRES
 from moq.wire import (
     VERSION_MOQ_1,
     Authen,
+    Authentication,
     ConAck,
     ConEnd,
     ConReq,
@@ -143,13 +145,10 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 raise RemoteProtocolError(f"{type(item).__name__} is not for a client to send on an open connection")
 
     def _on_conreq(self, packet: ConReq, now: float) -> None:
-        refusal = _refusal(packet)
-        if refusal is not None:
-            self._refuse(refusal)
-            return
         settings = packet.settings
         client_id = packet.client_id or self._new_client_id()
         try:
+            user = self._user(packet)
             session, is_present = self._broker.sessions.connect(
                 client_id,
                 resume=packet.resume,
@@ -158,6 +157,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 initial_will=_to_will(packet.initial_will),
                 last_will=_to_will(packet.last_will),
                 now=now,
+                user=user,
             )
         except RequestRefused as error:
             self._refuse(Reason(error.reason))
@@ -173,6 +173,14 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._broker.sessions.start(session, self, now)
         if packet.topics is not None:
             self._send(TopAck(0, bytes(self._topics.answer(request, now) for request in packet.topics)))
+
+    def _user(self, packet: ConReq) -> str | None:
+        if packet.version != VERSION_MOQ_1:
+            raise RequestRefused(f"version {packet.version}", Reason.UNSUPPORTED_PROTOCOL_VERSION)
+        login = packet.authentication or Authentication()
+        if login.method is not None:
+            raise RequestRefused(f"authentication method {login.method!r}", Reason.BAD_AUTHENTICATION_METHOD)
+        return check_password(self._environment.authenticator, login.user_name, login.password)
 
     def _on_conend(self, packet: ConEnd, now: float) -> None:
         self._leave(with_will=packet.reason != Reason.SUCCESS, now=now)
@@ -354,14 +362,6 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
 def _said(reason: Reason) -> Reason:
     """MMQP tells a publisher whether its message was taken; who is there to receive it is for QUERY."""
     return Reason.SUCCESS if reason is Reason.NO_MATCHING_SUBSCRIBERS else reason
-
-
-def _refusal(packet: ConReq) -> Reason | None:
-    if packet.version != VERSION_MOQ_1:
-        return Reason.UNSUPPORTED_PROTOCOL_VERSION
-    if packet.authentication is not None and packet.authentication.method is not None:
-        return Reason.BAD_AUTHENTICATION_METHOD
-    return None
 
 
 def _to_will(will: WireWill | None) -> Will | None:

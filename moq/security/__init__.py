@@ -1,0 +1,1 @@
+"""Security: who somebody is, and what only the right ones can read."""
