@@ -247,7 +247,11 @@ class TCPLink(asyncio.BufferedProtocol):
         if self._stream.can_write_eof():
             # Closing a socket with unread bytes in it makes the kernel send a reset, which destroys what the peer
             # has not read yet, our last words included. So: end our direction, and read on until the peer ends its.
-            self._stream.write_eof()
+            try:
+                self._stream.write_eof()
+            except OSError:  # reset by the peer, which asyncio has yet to find out
+                self._stream.abort()
+                return
             self._stream.resume_reading()
         else:
             self._stream.close()

@@ -162,6 +162,17 @@ async def test_a_reset_by_the_peer_is_a_lost_connection(bench: Bench) -> None:
     assert message.startswith("connection lost: ")
 
 
+async def test_closing_a_link_that_the_peer_has_just_reset_ends_it(bench: Bench) -> None:
+    client, _ = await bench.open()
+    host, port = client.link.peer.split(":")
+    stranger = socket.create_connection((host, int(port)))
+    gone = await bench.accepted.get()
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    stranger.close()
+    gone.link.close(0, "too late")
+    assert await gone.closed_once() == (None, "closed by this side: too late")
+
+
 async def test_one_turn_is_one_write(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     client, server = await bench.open()
     writes = []
