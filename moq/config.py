@@ -13,7 +13,7 @@ import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from moq.errors import ConfigError
 
@@ -24,6 +24,10 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts on which anonymous clients are served without asking: nobody else can reach them."""
 
 QUIC_ENGINES = ("aioquic", "qh3")
+
+WEBSOCKET_PORT = 8083
+WSS_PORT = 8084
+"""What clients of MQTT over WebSocket try first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,14 @@ class BrokerConfig:
     tls_port: int = 8883
     quic_port: int = 14567
     http_port: int = 9090
+    websocket_port: int | None = None
+    """Without a port of one's own: 8083, or any free one if that is taken, so that brokers can run side by side whose
+    users have other ports in mind."""
+    wss_port: int | None = None
+    """The same with 8084."""
+    websocket_origins: str = ""
+    """Web pages that may connect besides those of this machine, as origins with commas in between, such as
+    `https://panel.example.org`; `*` is any. A browser lets any page its user visits reach a broker on loopback."""
     data_dir: Path = field(default_factory=lambda: Path(".moq"))
     quic_engine: str = "aioquic"
     allow_anonymous: bool = False
@@ -93,9 +105,9 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be served, naming the setting, its value and the rule."""
-        for name in ("tcp_port", "tls_port", "quic_port", "http_port"):
+        for name in ("tcp_port", "tls_port", "quic_port", "http_port", "websocket_port", "wss_port"):
             port = getattr(self, name)
-            if not 0 <= port <= 65535:
+            if port is not None and not 0 <= port <= 65535:
                 raise ConfigError(f"{name} is {port}; a port is 0 (any free one) to 65535")
         for name in ("sys_interval_s", "drain_timeout_s"):
             if getattr(self, name) < 0:
@@ -166,9 +178,16 @@ def _checked(owner: type[BrokerConfig | Limits], name: str, value: object) -> An
         return Path(value)
     if wanted is float and type(value) is int:
         return float(value)
-    if type(value) is not wanted or (isinstance(value, float) and not math.isfinite(value)):
+    if type(value) not in (get_args(wanted) or (wanted,)) or (isinstance(value, float) and not math.isfinite(value)):
         raise ConfigError(f"{prefix}{name} is {value!r}; expected {_TYPE_NAMES[wanted]}")
     return value
 
 
-_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "text", Path: "a path"}
+_TYPE_NAMES = {
+    bool: "true or false",
+    int: "an integer",
+    int | None: "an integer",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+}

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 MOQ = (sys.executable, "-m", "moq.cli")
-FREE_PORTS = ("--tcp-port", "0", "--tls-port", "0", "--quic-port", "0", "--http-port", "0")
+FREE_PORTS = tuple(
+    part for name in ("tcp", "tls", "quic", "http", "websocket", "wss") for part in (f"--{name}-port", "0")
+)
 PATIENCE_S = 30
 """How long a process may take for one thing; only a hanging one takes as long."""
 

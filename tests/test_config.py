@@ -27,6 +27,11 @@ def test_a_file_sets_settings_and_limits(tmp_path: Path) -> None:
     )
 
 
+def test_a_websocket_port_may_be_set_or_left_to_chance(tmp_path: Path) -> None:
+    assert BrokerConfig().websocket_port is None
+    assert load(tmp_path, "websocket_port = 0").websocket_port == 0
+
+
 def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
     path = tmp_path / "moq.toml"
     path.write_text("tcp_port = 1\ntls_port = 2\n[limits]\nmax_topics = 3\nmax_inflight = 4\n")
@@ -42,6 +47,8 @@ def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) 
         ("tcp_port = 99999", "tcp_port is 99999; a port is 0 (any free one) to 65535"),
         ("tcp_port = true", "tcp_port is True; expected an integer"),
         ('tcp_port = "1883"', "tcp_port is '1883'; expected an integer"),
+        ("websocket_port = 65536", "websocket_port is 65536; a port is 0 (any free one) to 65535"),
+        ('wss_port = "8084"', "wss_port is '8084'; expected an integer"),
         ("tcp_prt = 1", "tcp_prt is not a setting; did you mean tcp_port?"),
         ("zzz = 1", "zzz is not a setting"),
         ("sys_interval_s = nan", "sys_interval_s is nan; expected a number"),

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-ten-minutes.md"
 README = ROOT / "README.md"
 
-DEFAULT_PORTS = {"1883": "tcp", "8883": "tls", "14567": "quic", "9090": "http"}
+DEFAULT_PORTS = {"1883": "tcp", "8883": "tls", "14567": "quic", "9090": "http", "8083": "ws", "8084": "wss"}
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -41,7 +41,7 @@ def steps(page: Path) -> list[Step]:
 
 
 def with_ports(text: str, ports: dict[str, int]) -> str:
-    return re.sub(r"\b(1883|8883|14567|9090)\b", lambda match: str(ports[DEFAULT_PORTS[match[0]]]), text)
+    return re.sub(rf"\b({'|'.join(DEFAULT_PORTS)})\b", lambda match: str(ports[DEFAULT_PORTS[match[0]]]), text)
 
 
 def fits(expected: str, shown: str) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.cli.payload import write_line
-from moq.config import QUIC_ENGINES, BrokerConfig, load_config
+from moq.config import QUIC_ENGINES, WEBSOCKET_PORT, WSS_PORT, BrokerConfig, load_config
 
 if TYPE_CHECKING:
     from moq.cli.connection import Commands
@@ -44,6 +44,13 @@ def add_parser(commands: Commands) -> None:
     for name in ("tcp", "tls", "quic", "http"):
         default = getattr(defaults, f"{name}_port")
         parser.add_argument(f"--{name}-port", type=int, metavar="PORT", help=f"0 picks a free one (default: {default})")
+    for name, default in (("websocket", WEBSOCKET_PORT), ("wss", WSS_PORT)):
+        parser.add_argument(
+            f"--{name}-port", type=int, metavar="PORT", help=f"(default: {default}, or a free one if that is taken)"
+        )
+    parser.add_argument(
+        "--websocket-origins", metavar="ORIGINS", help="web pages that may connect, with commas in between; * is any"
+    )
     connection.add_data_dir(parser)
     parser.add_argument("--quic-engine", choices=QUIC_ENGINES, help=f"(default: {defaults.quic_engine})")
     parser.add_argument(

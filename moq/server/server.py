@@ -10,68 +10,27 @@ once per turn of the loop.
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 import time
 from typing import TYPE_CHECKING, Self
 
-import certs
-import transports
 from moq.broker.core import Broker
-from moq.broker.dialects.mmqp import Connection
 from moq.broker.environment import Environment
 from moq.broker.store import MemoryStore
 from moq.broker.system import SystemTopics
 from moq.errors import ConfigError
 from moq.reasons import Reason
 from moq.server.http import HTTPListener
+from moq.server.listeners import open_listeners
+from moq.server.served import ServedLink
 from moq.version import __version__
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from moq.broker.link import Lane, Link
+    from moq.broker.link import Link
     from moq.broker.store import Store
     from moq.config import BrokerConfig
-
-logger = logging.getLogger(__name__)
-
-
-class ServedLink:
-    """One accepted link: gives its events to the dialect, with the time."""
-
-    __slots__ = ("_server", "connection", "link")
-
-    def __init__(self, server: Server, link: Link) -> None:
-        self._server = server
-        self.link = link
-        self.connection = Connection(server.broker, link, new_client_id, server.clock())
-
-    def data_received(self, lane_id: int, data: bytes) -> None:
-        """See `LinkHandler`."""
-        server = self._server
-        self.connection.receive_data(lane_id, data, server.clock())
-        server.arm()
-
-    def lane_finished(self, lane_id: int) -> None:
-        """See `LinkHandler`."""
-        self.connection.lane_finished(lane_id, self._server.clock())
-        self._server.arm()
-
-    def lane_reset(self, lane_id: int, reason: int) -> None:
-        """See `LinkHandler`."""
-        self.connection.lane_reset(lane_id)
-
-    def lane_writable(self, lane: Lane) -> None:
-        """See `LinkHandler`."""
-        self.connection.lane_writable(lane, self._server.clock())
-        self._server.arm()
-
-    def closed(self, reason: int | None, message: str) -> None:
-        """See `LinkHandler`."""
-        logger.info("%s %s closed: %s", self.link.transport, self.link.peer, message)
-        self.connection.closed(self._server.clock())
-        self._server.forget(self)
+    from transports import Listener
 
 
 class Server:
@@ -80,7 +39,7 @@ class Server:
     def __init__(self, config: BrokerConfig, store: Store | None = None) -> None:
         self._config = config
         self._store = store or MemoryStore()
-        self._listeners: dict[str, transports.Listener] = {}
+        self._listeners: dict[str, Listener] = {}
         self._served: set[ServedLink] = set()
         self._all_closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -129,7 +88,7 @@ class Server:
 
     @property
     def ports(self) -> dict[str, int]:
-        """The port of each listener, by name: tcp, tls, quic, http."""
+        """The port of each listener, by name: tcp, tls, quic, ws, wss, http."""
         return {name: listener.port for name, listener in self._listeners.items()}
 
     @property
@@ -169,24 +128,8 @@ class Server:
 
     async def _listen(self) -> None:
         config = self._config
-        where = certs.ensure(config.data_dir)
-        options = transports.TransportOptions(
-            high_water_bytes=config.limits.max_unsent_bytes, low_water_bytes=config.limits.max_unsent_bytes // 4
-        )
-        for scheme, port in (("tcp", config.tcp_port), ("tls", config.tls_port), ("quic", config.quic_port)):
-            try:
-                self._listeners[scheme] = await transports.serve(
-                    scheme,
-                    config.host,
-                    port,
-                    self._accept,
-                    certificate=where.server,
-                    private_key=where.server_key,
-                    options=options,
-                    quic_engine=config.quic_engine,
-                )
-            except (OSError, ConfigError) as error:
-                raise ConfigError(f"{scheme}_port is {port}: {error}") from error
+        async for name, listener in open_listeners(config, self._accept):
+            self._listeners[name] = listener
         try:
             self._listeners["http"] = await HTTPListener.open(config.host, config.http_port, self)
         except OSError as error:
@@ -195,8 +138,3 @@ class Server:
     async def _close_listeners(self) -> None:
         for listener in self._listeners.values():
             await listener.close()
-
-
-def new_client_id() -> str:
-    """An identifier for a client that brought none: not to be guessed, because it is all a resume needs."""
-    return f"moq-{secrets.token_hex(12)}"

@@ -31,7 +31,7 @@ def test_the_ready_line_names_every_port(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         ready = json.loads(broker.stdout[0])
         assert ready.pop("event") == "ready"
-        assert ready.keys() == {"tcp", "tls", "quic", "http"}
+        assert ready.keys() == {"tcp", "tls", "quic", "http", "ws", "wss"}
         assert all(ready.values())
         with urllib.request.urlopen(f"http://127.0.0.1:{ready['http']}/healthz", timeout=10) as answer:
             assert answer.status == 200

@@ -42,7 +42,7 @@ class Brokers:
         self._running = AsyncExitStack()
         server = await self._running.enter_async_context(Server(config))
         self._stack.push_async_callback(self.stop)
-        self.ports = dict(server.ports)
+        self.ports = {name: server.ports[name] for name in self.ports}
         return server
 
     async def stop(self) -> None:

@@ -22,7 +22,9 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(data_dir: Path) -> BrokerConfig:
-    return BrokerConfig(tcp_port=0, tls_port=0, quic_port=0, http_port=0, data_dir=data_dir)
+    return BrokerConfig(
+        tcp_port=0, tls_port=0, quic_port=0, http_port=0, websocket_port=0, wss_port=0, data_dir=data_dir
+    )
 
 
 @pytest.fixture

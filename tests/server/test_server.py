@@ -17,7 +17,7 @@ from moq.config import BrokerConfig, Limits
 from moq.errors import ConfigError
 from moq.reasons import Reason
 from moq.server import Server
-from moq.server.server import new_client_id
+from moq.server.served import new_client_id
 from moq.wire import ConAck, ConEnd, PubReq, Register, Subscribe
 from tests.server.wire_client import PATIENCE_S, WireClient, Wires, until
 
@@ -63,7 +63,8 @@ async def test_leaving_tells_clients_that_the_server_shuts_down(config: BrokerCo
         stranger = await wires.open(server.ports["tcp"])
         await until(lambda: server.connections == 2)
         ends = [asyncio.create_task(each.read_to_the_end()) for each in (client, stranger)]
-    assert [await end for end in ends] == [[ConEnd(Reason.SERVER_SHUTTING_DOWN)]] * 2
+    assert await ends[0] == [ConEnd(Reason.SERVER_SHUTTING_DOWN)]
+    assert await ends[1] == [ConAck(False, Reason.SERVER_SHUTTING_DOWN)]
     assert server.connections == 0
     assert not server.is_ready
 
@@ -115,7 +116,7 @@ async def test_a_port_that_is_taken_is_named(config: BrokerConfig, name: str) ->
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b"\xff" * 100, b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00"],
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b"\xff" * 100, b"\x10\x0c\x04MQTT\x04\x02\x00\x3c\x00\x00"],
 )
 async def test_garbage_on_one_connection_does_not_disturb_another(server: Server, garbage: bytes, wires: Wires) -> None:
     publisher = await wires.connect(server.ports["tcp"], "publisher")
