@@ -1,0 +1,1 @@
+"""A package with a file of its own, since gmqtt installs one of the same name, which would be found instead."""
