@@ -45,10 +45,12 @@ class MQTTClient:
         self,
         send: Callable[[bytes], Awaitable[None]],
         receive: Callable[[], Awaitable[bytes]],
+        close: Callable[[], object],
         version: int = VERSION,
     ) -> None:
         self._send = send
         self._receive = receive
+        self._close = close
         self._frames = mqtt.MQTTFrameReader(1 << 24, version=version)
         self._packets: list[mqtt.Item] = []
 
@@ -60,7 +62,7 @@ class MQTTClient:
             writer.write(data)
             await writer.drain()
 
-        return cls(send, lambda: reader.read(65536), version)
+        return cls(send, lambda: reader.read(65536), writer.close, version)
 
     @classmethod
     def over_websocket(cls, websocket: ClientConnection) -> MQTTClient:
@@ -72,7 +74,7 @@ class MQTTClient:
             assert isinstance(data, bytes)
             return data
 
-        return cls(websocket.send, receive)
+        return cls(websocket.send, receive, lambda: None)
 
     async def send(self, *packets: mqtt.Packet) -> None:
         await self._send(encode(*packets))
@@ -88,6 +90,14 @@ class MQTTClient:
                     return None
                 self._packets += self._frames.feed(data)
         return self._packets.pop(0)
+
+    async def read_to_the_end(self) -> list[mqtt.Item]:
+        """Everything until the server closes; then this side closes too."""
+        packets: list[mqtt.Item] = []
+        while (packet := await self.read()) is not None:
+            packets.append(packet)
+        self._close()
+        return packets
 
     async def ended(self) -> None:
         """Wait for the server to close, whatever it says before."""

@@ -302,6 +302,37 @@ async def test_each_quic_stream_gets_its_own_answers(server: Server, clients: Cl
     assert len(decode(peer.streams[control])) == 1
 
 
+async def test_messages_come_on_the_stream_that_subscribed(server: Server, clients: Clients) -> None:
+    peer = await clients.quic(server.ports["quic"])
+    control = peer.open_stream()
+    peer.send(control, connect("subscriber"))
+    await answers(peer, control, 1)
+    streams = {topic: peer.open_stream() for topic in ("video", "thermostat")}
+    for packet_id, (topic, stream_id) in enumerate(streams.items(), 1):
+        peer.send(stream_id, encode_mqtt(subscribe(topic, packet_id=packet_id)))
+        await answers(peer, stream_id, 1)
+    neighbour = await clients.tcp(server.ports["tcp"])
+    await neighbour.connect("publisher")
+    await neighbour.send(*(publish(topic, topic.encode()) for topic in streams))
+    for topic, stream_id in streams.items():
+        _, message = await answers(peer, stream_id, 2)
+        assert isinstance(message, mqtt.Publish)
+        assert message.payload == topic.encode()
+
+
+async def test_streams_may_come_and_go_past_the_limit_of_open_ones(server: Server, clients: Clients) -> None:
+    peer = await clients.quic(server.ports["quic"])
+    control = peer.open_stream()
+    peer.send(control, connect("many streams"))
+    await answers(peer, control, 1)
+    streams = [peer.open_stream() for _ in range(300)]
+    for packet_id, stream_id in enumerate(streams, 1):
+        peer.send(stream_id, encode_mqtt(publish("a", b"x", 1, packet_id)), is_last=True)
+    await peer.until(lambda: set(streams) <= peer.finished)
+    acknowledged = [decode(peer.streams[stream_id]) for stream_id in streams]
+    assert [packet.packet_id for (packet,) in acknowledged if isinstance(packet, mqtt.PubAck)] == [*range(1, 301)]
+
+
 async def test_a_mqtt_stream_may_be_reset_without_harm(server: Server, clients: Clients) -> None:
     peer = await clients.quic(server.ports["quic"])
     control = peer.open_stream()
@@ -323,3 +354,22 @@ async def test_both_dialects_share_the_quic_port(server: Server, clients: Client
         mmqp.send(mmqp.open_stream(), encode(ConReq(client_id="mmqp")))
         await mmqp.received(0, 2)
         assert len(server.broker.sessions) == 2
+
+
+# --- draining --------------------------------------------------------------------------------------------
+
+
+async def test_leaving_tells_mqtt_clients_that_the_server_shuts_down(config: BrokerConfig, clients: Clients) -> None:
+    async with Server(config) as server:
+        device = await clients.tcp(server.ports["tcp"])
+        page = MQTTClient.over_websocket(await clients.websocket(server.ports["ws"]))
+        peer = await clients.quic(server.ports["quic"])
+        await device.connect("device")
+        await page.connect("page")
+        peer.send(peer.open_stream(), connect("peer"))
+        await answers(peer, 0, 1)
+        ends = [asyncio.create_task(client.read_to_the_end()) for client in (device, page)]
+    assert [await end for end in ends] == [[mqtt.Disconnect(Reason.SERVER_SHUTTING_DOWN)]] * 2
+    await peer.until(lambda: peer.is_closed)
+    assert decode(peer.streams[0])[1:] == [mqtt.Disconnect(Reason.SERVER_SHUTTING_DOWN)]
+    assert server.connections == 0
