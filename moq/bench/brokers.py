@@ -106,12 +106,16 @@ class Running:
         return usage(self.pid)
 
 
+WAYS: Final = ("tcp", "tls", "quic", "mqtt")
+"""How to reach a broker of ours: MMQP over each transport, or plain MQTT 3.1.1 over TCP."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A broker and the way to reach it."""
 
     name: str
-    transport: str
+    way: str
     engine: str = "aioquic"
     profile: Path | None = None
     """Where to write what cProfile sees of a broker of ours."""
@@ -155,12 +159,13 @@ async def _moq(contender: Contender, directory: Path, engines: ClientEngines) ->
     profiler = ["-m", "cProfile", "-o", str(contender.profile)] if contender.profile else []
     command = [sys.executable, *profiler, "-m", "moq.cli", "broker"]
     command += ["--data-dir", str(directory), "--host", "127.0.0.1"]
-    for port in ("tcp", "tls", "quic", "http"):
+    for port in ("tcp", "tls", "quic", "websocket", "wss", "http"):
         command += [f"--{port}-port", "0"]
     async with started([*command, "--quic-engine", contender.engine], directory) as process:
         ready = await ready_line(process, directory)
-        target = Target(contender.transport, "127.0.0.1", ready[contender.transport])
-        yield Running(process.pid, MMQP(), target, authority.paths(directory).ca, engines)
+        dialect, scheme = (MQTT(), "tcp") if contender.way == "mqtt" else (MMQP(), contender.way)
+        target = Target(scheme, "127.0.0.1", ready[scheme])
+        yield Running(process.pid, dialect, target, authority.paths(directory).ca, engines)
 
 
 @contextlib.asynccontextmanager

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moq.bench import brokers, report
-from moq.bench.brokers import MOSQUITTO, ClientEngines, Contender
+from moq.bench.brokers import MOSQUITTO, WAYS, ClientEngines, Contender
 from moq.bench.load import Shape
 from moq.bench.measure import measure, median
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.config import QUIC_ENGINES
-from transports import DEFAULT_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +45,7 @@ class Measurable(Protocol):
 EXAMPLES = """
   moq bench                                         every shape over TCP and QUIC, and Mosquitto
   moq bench --shape 1-10 --qos 1 --transport tcp
+  moq bench --transport mqtt                        plain MQTT on both sides
   moq bench --publishers 4 --subscribers 25 --size 1000
   moq bench --shape 1-1 --rate 5000                 latency at a given rate, counted from when a message was due
   moq bench --repeat 5 --markdown                   the tables of docs/benchmarks.md
@@ -80,7 +80,7 @@ def add_parser(commands: Commands) -> None:
         type=_transport_names,
         default=["tcp", "quic"],
         metavar="NAME,…",
-        help="tcp, tls, quic (default: tcp,quic)",
+        help="tcp, tls, quic, or mqtt: plain MQTT 3.1.1 over TCP (default: tcp,quic)",
     )
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
     from moq.bench import relay
@@ -200,6 +200,6 @@ def _preset_names(text: str) -> list[str]:
 
 def _transport_names(text: str) -> list[str]:
     names = text.split(",")
-    if unknown := set(names) - DEFAULT_PORTS.keys():
-        raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is no transport; known are {', '.join(DEFAULT_PORTS)}")
+    if unknown := set(names) - set(WAYS):
+        raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is no transport; known are {', '.join(WAYS)}")
     return names

@@ -42,7 +42,7 @@ def figures(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("qos", ["0", "1", "2"])
 def test_every_transport_delivers_all_at_every_qos(qos: str, capsys: pytest.CaptureFixture[str]) -> None:
     shape = ["--publishers", "2", "--subscribers", "3", "--topics", "2"]
-    assert bench(*shape, "--transport", "tcp,tls,quic", "--rival", "none", "--qos", qos, "--json") == Exit.OK
+    assert bench(*shape, "--transport", "tcp,tls,quic,mqtt", "--rival", "none", "--qos", qos, "--json") == Exit.OK
     results = figures(capsys)
     assert [result["contender"] for result in results] == ["moq tcp", "moq tls", "moq quic"]
     for result in results:
@@ -87,7 +87,7 @@ def test_a_relay_is_measured_beside_the_broker(capsys: pytest.CaptureFixture[str
     ("arguments", "complaint"),
     [
         (["--shape", "3-3"], "'3-3' is no shape; known are 1-1, 10-1, 1-10, 1-100"),
-        (["--transport", "tcp,udp"], "'udp' is no transport; known are tcp, tls, quic"),
+        (["--transport", "tcp,udp"], "'udp' is no transport; known are tcp, tls, quic, mqtt"),
         (["--qos", "3"], "invalid choice: 3"),
     ],
 )
