@@ -75,8 +75,9 @@ class Sessions:
         if session is None and len(self._sessions) >= self._environment.limits.max_sessions:
             raise RequestRefused("session", Reason.QUOTA_EXCEEDED)
         if session is not None:
+            ends_with_connection = session.peer is not None and session.expiry_s <= 0
             self._take_over(session, now)
-            if not resume or is_persistent not in (None, session.is_persistent):
+            if not resume or ends_with_connection or is_persistent not in (None, session.is_persistent):
                 self._end(session, now)
                 session = None
         is_present = session is not None

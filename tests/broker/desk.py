@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from moq.broker.core import Broker
-from moq.broker.dialects.mmqp import Connection, State
+from moq.broker.dialects.connection import State
+from moq.broker.dialects.mmqp import Connection
 from moq.broker.environment import Environment
 from moq.broker.link import CONTROL
 from moq.broker.store import MemoryStore

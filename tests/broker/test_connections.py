@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moq.broker.dialects.mmqp import State
+from moq.broker.dialects.connection import State
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import (
