@@ -44,7 +44,7 @@ def test_every_transport_delivers_all_at_every_qos(qos: str, capsys: pytest.Capt
     shape = ["--publishers", "2", "--subscribers", "3", "--topics", "2"]
     assert bench(*shape, "--transport", "tcp,tls,quic,mqtt", "--rival", "none", "--qos", qos, "--json") == Exit.OK
     results = figures(capsys)
-    assert [result["contender"] for result in results] == ["moq tcp", "moq tls", "moq quic"]
+    assert [result["contender"] for result in results] == ["moq tcp", "moq tls", "moq quic", "moq mqtt"]
     for result in results:
         assert result["median"]["is_clean"]
         assert result["median"]["deliveries_per_s"] > 0
