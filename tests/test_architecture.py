@@ -17,11 +17,11 @@ PACKAGES = ("moq", "transports", "certs")
 
 IMPURE = frozenset(
     {"aioquic", "asyncio", "certs", "logging", "os", "qh3", "random", "secrets", "socket", "sqlite3", "ssl"}
-    | {"subprocess", "threading", "time", "transports", "uuid", "uvloop", "prometheus_client"}
+    | {"subprocess", "threading", "time", "transports", "uuid", "uvloop", "prometheus_client", "websockets"}
 )
 """I/O, clocks, randomness and threads: what a pure module takes as arguments instead."""
 
-QUIC_ENGINES = frozenset({"aioquic", "qh3"})
+NETWORK_LIBRARIES = frozenset({"aioquic", "qh3", "websockets"})
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def test_a_pure_module_reaches_for_no_clock_socket_or_randomness(module: str) ->
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not is_under(module, ("transports", "moq.bench"))])
-def test_only_transports_know_a_quic_engine(module: str) -> None:
+def test_only_transports_know_a_network_library(module: str) -> None:
     roots = {name.partition(".")[0] for name in imported_by(module, MODULES[module])}
-    assert not roots & QUIC_ENGINES
+    assert not roots & NETWORK_LIBRARIES
 
 
 @pytest.mark.parametrize("module", MODULES)
