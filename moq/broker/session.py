@@ -34,7 +34,10 @@ class Session:
         """Concrete topics this session is known to publish: it may be asked for their type."""
         self.received: set[int] = set()
         """Exchanges (kind << 16 | packet id) of QoS 2 messages it sent and has not released."""
+        self.wills: tuple[Will | None, Will | None] = (None, None)
+        """Initial and last will as its client left them, for connections that resume without saying them again."""
         self.last_will: Will | None = None
+        """The last will while it is due if the client is lost."""
         self.end_timer: Timer | None = None
         self.will_timer: Timer | None = None
         self._environment = environment
@@ -54,7 +57,9 @@ class Session:
     def save(self, expires_at: float = NEVER) -> None:
         """Write what concerns the session itself; `expires_at` is set while its client is away."""
         if self.is_persistent:
-            record = SessionRecord(self.expiry_s, expires_at + self._environment.epoch, self.last_will, self.user)
+            record = SessionRecord(
+                self.expiry_s, expires_at + self._environment.epoch, self.wills, self.last_will, self.user
+            )
             self._environment.store.put(Table.SESSION, self.client_id, record)
 
     def note_received(self, exchange: int) -> None:

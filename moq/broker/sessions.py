@@ -58,11 +58,12 @@ class Sessions:
         last_will: Will | None,
         now: float,
         user: str | None = None,
+        keeps_wills: bool = False,
     ) -> tuple[Session, bool]:
         """A client has said who it is. Returns its session and whether that is one from before.
 
         Call `start` once the client has been told. A connection that held the session is closed. What is None of
-        `is_persistent` and `expiry_s` stays as it was in a session that is resumed.
+        `is_persistent` and `expiry_s` stays as it was in a session that is resumed; so do its wills if `keeps_wills`.
 
         Raises:
             RequestRefused: There are too many sessions, a will is not allowed, or the session is another user's.
@@ -87,6 +88,9 @@ class Sessions:
         session.user = user
         if expiry_s is not None:
             session.expiry_s = expiry_s
+        if keeps_wills:
+            initial_will, last_will = initial_will or session.wills[0], last_will or session.wills[1]
+        session.wills = (initial_will, last_will)
         session.last_will = last_will
         session.save()
         self._environment.figures.connections += 1
@@ -122,7 +126,8 @@ class Sessions:
             assert isinstance(key, str)
             assert isinstance(record, SessionRecord)
             session = self._sessions[key] = Session(key, self._environment, is_persistent=True)
-            session.expiry_s, session.last_will, session.user = record.expiry_s, record.last_will, record.user
+            session.expiry_s, session.user = record.expiry_s, record.user
+            session.wills, session.last_will = record.wills, record.last_will
         for key, record in store.load(Table.SUBSCRIPTION):
             assert isinstance(key, tuple)
             assert isinstance(record, SubscriptionRecord)

@@ -44,6 +44,7 @@ class SessionRecord:
 
     expiry_s: float
     expires_at: float
+    wills: tuple[Will | None, Will | None]
     last_will: Will | None
     user: str | None
 

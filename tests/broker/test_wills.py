@@ -199,3 +199,20 @@ def test_a_client_back_after_a_restart_is_not_mourned(desk: Desk) -> None:
     after.connect("alice", resume=True, settings=PERSISTENT)
     after.advance(60)
     assert watching.payloads() == []
+
+
+def test_a_session_keeps_its_wills_for_connections_that_resume_without_saying_them(desk: Desk) -> None:
+    online = Will(1, False, "status", b"online")
+    desk.connect("alice", settings=PERSISTENT, initial_will=online, last_will=LAST).lost()
+    after = desk.restarted()
+    watching = watcher(after)
+    for _ in range(2):
+        after.connect("alice", resume=True).lost()
+        assert watching.payloads() == [b"online", b"gone"]
+
+
+def test_starting_anew_drops_the_wills(desk: Desk) -> None:
+    watching = watcher(desk)
+    desk.connect("alice", settings=LONG, last_will=LAST).lost()
+    desk.connect("alice", settings=LONG).lost()
+    assert watching.payloads() == [b"gone"]

@@ -156,6 +156,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 expiry_s=self._expiry(settings) if settings is not None else None,
                 initial_will=_to_will(packet.initial_will),
                 last_will=_to_will(packet.last_will),
+                keeps_wills=packet.resume,
                 now=now,
                 user=user,
             )
