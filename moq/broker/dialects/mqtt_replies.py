@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moq.broker.link import CONTROL
 from moq.errors import RemoteProtocolError
-from moq.reasons import FIRST_REFUSAL, Reason, describe
+from moq.reasons import Reason, describe
 from moq.wire import mqtt
 
 if TYPE_CHECKING:
@@ -93,8 +93,10 @@ class Replies:
         if reason is Reason.SUCCESS or self.version == mqtt.VERSION_3_1_1:
             self.lane(lane_id).write(_SHORT.pack(control, 2, packet_id))
             return
-        why = describe(reason) if reason >= FIRST_REFUSAL and self.wants_reasons else ""
-        self.send(_PACKETS[control](packet_id, told(reason), explained(why)), lane_id)
+        code = told(reason)
+        # Words only where they say more than the code [MQTT-3.1.2-29].
+        why = describe(reason) if code is not reason and self.wants_reasons else ""
+        self.send(_PACKETS[control](packet_id, code, explained(why)), lane_id)
 
     # --- exchanges of the broker ----------------------------------------------------------------------
 
