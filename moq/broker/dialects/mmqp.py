@@ -63,7 +63,6 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._aliases: dict[str, int] = {}  # topic → alias, to send under
         self._topics: ClientTopics  # from CONREQ on
         self._outlets = Outlets(link, broker.environment, self._aliases)
-        # See `Peer`. A method that only passes it on would cost a tenth of a delivery.
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self._keep_alive_s = float(self._limits.max_keep_alive_s)
 

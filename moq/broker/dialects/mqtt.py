@@ -43,7 +43,6 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         self._topics: MQTTTopics  # from CONNACK on
         self._expiry_s = 0.0
         self._outlets = MQTTOutlets(link, broker.environment)
-        # See `Peer`. A method that only passes it on would cost a tenth of a delivery.
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self._replies = Replies(link)
 
