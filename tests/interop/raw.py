@@ -28,6 +28,8 @@ class Raw:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frames = mqtt.MQTTFrameReader(1 << 24, version=version)
         self._arrived: deque[Item] = deque()
+        self.limit = 0
+        """The maximum packet size that a test has agreed on."""
 
     def send(self, *packets: Packet | bytes) -> None:
         """Send packets, or bytes as they are, in one write."""
