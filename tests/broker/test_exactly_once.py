@@ -120,6 +120,8 @@ class World:
         self.broker = Broker(Environment(store=self.store))
         self.publisher = ClientSide("publisher")
         self.subscriber = ClientSide("subscriber")
+        self.links: list[MemoryLink] = []
+        """Every link to the broker that runs now, those its clients have given up included."""
         self.inboxes: list[Inbox] = []
         self.published: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
         self.received: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
@@ -138,6 +140,7 @@ class World:
             return client.core
 
         client.link, _ = self.network.connect(partial(BrokerSide, broker), make_core)
+        self.links.append(client.link)
         assert client.core is not None
         client.core.start()
 
@@ -148,18 +151,14 @@ class World:
 
     def crash_broker(self) -> None:
         """Kill -9: the connections break, what was not committed is gone, and a new broker reads the rest."""
-        self.broker = Broker(Environment(store=CrashStore()))  # late events of the old one go nowhere
+        for link in self.links:
+            link.other.handler = None  # the dead broker hears nothing, and writes nothing into the store
+        self.links.clear()
         for client in (self.publisher, self.subscriber):
             if client.is_connected:
-                self.cut_off(client)
+                self.lose(client)
         self.store.crash()
         self.broker = Broker(Environment(store=self.store))
-
-    def cut_off(self, client: ClientSide) -> None:
-        """The client sees its connection end; the dead broker sees nothing."""
-        assert client.link is not None
-        client.link.other.handler = None
-        self.lose(client)
 
     def publish(self, topic: str) -> None:
         assert self.publisher.core is not None
