@@ -89,6 +89,7 @@ class Requests:
             message.payload,
             message.qos,
             publisher=message.publisher,
+            expires_at=message.expires_at,
             properties=message.properties,
             kind=Kind.REQUEST,
         )

@@ -243,13 +243,14 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             self._refuse_message(packet, session, Reason.NOT_AUTHORIZED)
 
     def _refuse_message(self, packet: mqtt.Publish, session: Session, reason: Reason) -> None:
+        if reason is Reason.NOT_AUTHORIZED and (not packet.qos or self._version == mqtt.VERSION_3_1_1):
+            # Nothing tells the client: 3.1.1 acknowledges what it does not take, too.
+            self._broker.figures.dropped_not_authorized += 1
         if packet.qos == 2:
             self._broker.refuse(session, Kind.PUBLISH, packet.packet_id, reason)
         elif packet.qos:
             self.acknowledge(Kind.PUBLISH, packet.packet_id, reason)
-        elif reason is Reason.NOT_AUTHORIZED:
-            self._broker.figures.dropped_not_authorized += 1
-        else:
+        elif reason is not Reason.NOT_AUTHORIZED:
             raise RemoteProtocolError("Publish.payload is not UTF-8, as its payload format says", reason)
 
     def _on_pubrel(self, packet: mqtt.PubRel, lane_id: int) -> None:

@@ -378,6 +378,19 @@ def test_a_group_of_responders_is_asked_once(desk: Desk) -> None:
     assert [message.properties for message in plain.messages()] == [QUESTION]
 
 
+def test_a_question_moves_on_to_a_member_that_answers_by_itself(desk: Desk) -> None:
+    asker, ours = connect(desk, "asker"), desk.connect("ours")
+    ours.ask(Subscribe(0, True, 0, "service", "workers", None))
+    asker.publish("service", b"question", properties=QUESTION)
+    assert len(ours.messages()) == 1
+    willing = connect(desk, "willing")
+    willing.subscribe("$share/workers/service", requests=True)
+    ours.lost()
+    (question,) = willing.messages()
+    assert question.properties is not None
+    assert (question.properties.response_topic, question.properties.correlation_data) == ("answers/7", b"c7")
+
+
 def test_a_question_nobody_answers_is_forgotten_at_its_deadline(desk: Desk) -> None:
     asker, responder = questioned(desk)
     asker.publish("service", b"question", properties=QUESTION)

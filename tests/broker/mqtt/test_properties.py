@@ -300,6 +300,7 @@ def test_3_1_1_has_no_refusals_so_the_message_is_acknowledged_and_dropped(picky:
     client = connect(picky, "alice", 4)
     client.publish("secret", b"x", qos=qos, id=1)
     assert client.read() == [mqtt.PubAck(1) if qos == 1 else mqtt.PubRec(1)]
+    assert picky.figures.dropped_not_authorized == 1
     if qos == 2:
         client.send(mqtt.PubRel(1))
         assert client.read() == [mqtt.PubComp(1)]
