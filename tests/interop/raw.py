@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from moq.wire import mqtt
 
@@ -17,6 +17,23 @@ PATIENCE_S = 10
 """How long an answer may take; only a missing one takes as long."""
 
 P = TypeVar("P")
+
+_PUBLISHED = bytes.fromhex("00 10 80 83 87 90 91 97 99")
+_RELEASED = bytes.fromhex("00 92")
+REASONS: Final[dict[type, bytes]] = {
+    mqtt.ConnAck: bytes.fromhex("00 80 81 82 83 84 85 86 87 88 89 8a 8c 90 95 97 99 9a 9b 9c 9d 9f"),
+    mqtt.PubAck: _PUBLISHED,
+    mqtt.PubRec: _PUBLISHED,
+    mqtt.PubRel: _RELEASED,
+    mqtt.PubComp: _RELEASED,
+    mqtt.SubAck: bytes.fromhex("00 01 02 80 83 87 8f 91 97 9e a1 a2"),
+    mqtt.UnsubAck: bytes.fromhex("00 11 80 83 87 8f 91"),
+    mqtt.Disconnect: bytes.fromhex(
+        "00 80 81 82 83 87 89 8b 8d 8e 8f 90 93 94 95 96 97 98 99 9a 9b 9c 9d 9e 9f a0 a1 a2"
+    ),
+    mqtt.Auth: bytes.fromhex("00 18"),
+}
+"""The reason codes that a server may use in each packet of MQTT 5."""
 
 
 class Raw:
@@ -47,7 +64,10 @@ class Raw:
             if not data:
                 return None
             self._arrived.extend(self._frames.feed(data))
-        return self._arrived.popleft()
+        packet = self._arrived.popleft()
+        if self.version == mqtt.VERSION_5:
+            assert has_known_reasons(packet), packet
+        return packet
 
     def expect(self, kind: type[P]) -> P:
         """The next packet, which is of this kind."""
@@ -117,6 +137,14 @@ class Raw:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def has_known_reasons(packet: Item) -> bool:
+    """True if every reason code is one of its packet's; a raw connection accepts no other."""
+    if isinstance(packet, (mqtt.SubAck, mqtt.UnsubAck)):
+        return set(packet.reasons) <= set(REASONS[type(packet)])
+    known = REASONS.get(type(packet))
+    return known is None or packet.reason in known  # type: ignore[union-attr]
 
 
 def publish(

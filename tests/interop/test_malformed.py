@@ -44,6 +44,7 @@ def test_a_malformed_packet_ends_its_own_connection_and_no_other(
 ) -> None:
     """Covers [MQTT-3.1.4-1], [MQTT-4.13.1-1] and [MQTT-4.13.2-1], and each statement named by the corpus.
 
+    [MQTT-3.2.2-8], [MQTT-3.14.2-1]: with reason codes of these packets alone, which `Raw` checks.
     [MQTT-3.14.0-1]: what is wrong with a CONNECT is answered by CONNACK, never by DISCONNECT.
     """
     offender = raw(case.version)

@@ -186,7 +186,9 @@ def fits(client: Raw, answer: mqtt.Packet) -> bool:
 def test_answers_never_exceed_the_maximum_packet_size_for_a_reason_in_words(raw: Open, topic: str) -> None:
     """[MQTT-3.2.2-20], [MQTT-3.4.2-3], [MQTT-3.5.2-3], [MQTT-3.9.2-1], [MQTT-3.9.2-2], [MQTT-3.11.2-1].
 
-    Also [MQTT-3.11.2-2], [MQTT-3.6.2-2], [MQTT-3.6.2-3], [MQTT-3.7.2-2], [MQTT-3.7.2-3] and [MQTT-3.14.2-4].
+    Also [MQTT-3.11.2-2], [MQTT-3.6.2-2], [MQTT-3.6.2-3], [MQTT-3.7.2-2], [MQTT-3.7.2-3] and [MQTT-3.14.2-4]. That the
+    reason codes are those of their packets, `Raw` checks: [MQTT-3.4.2-1], [MQTT-3.5.2-1], [MQTT-3.6.2-1],
+    [MQTT-3.7.2-1], [MQTT-3.9.3-2], [MQTT-3.11.3-2].
     """
     client = smallest_terms(raw)
     client.send(publish("$no", b"", 1, 1))
