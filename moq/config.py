@@ -95,8 +95,10 @@ class BrokerConfig:
     `https://panel.example.org`; `*` is any. A browser lets any page its user visits reach a broker on loopback."""
     data_dir: Path = field(default_factory=lambda: Path(".moq"))
     quic_engine: str = "aioquic"
+    users_file: Path | None = None
+    """Who may log in, as `moq users` writes it; with it, clients without a login are refused."""
     allow_anonymous: bool = False
-    """Serve clients without a login although the host is not loopback."""
+    """Serve clients without a login although the host is not loopback or there are users."""
     sys_interval_s: float = 10.0
     """How often the figures under `$SYS/` are published; 0 turns them off."""
     drain_timeout_s: float = 5.0
@@ -114,10 +116,10 @@ class BrokerConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
         if self.quic_engine not in QUIC_ENGINES:
             raise ConfigError(f"quic_engine is {self.quic_engine!r}; known are {', '.join(QUIC_ENGINES)}")
-        if self.host not in LOOPBACK_HOSTS and not self.allow_anonymous:
+        if self.host not in LOOPBACK_HOSTS and self.users_file is None and not self.allow_anonymous:
             raise ConfigError(
                 f"host is {self.host!r}, which others can reach, and no logins are configured; "
-                "bind a loopback host or set allow_anonymous"
+                "bind a loopback host, set users_file, or set allow_anonymous"
             )
 
 
@@ -174,7 +176,7 @@ def _checked(owner: type[BrokerConfig | Limits], name: str, value: object) -> An
         hint = f"; did you mean {prefix}{near[0]}?" if near else ""
         raise ConfigError(f"{prefix}{name} is not a setting{hint}")
     wanted = types[name]
-    if wanted is Path and isinstance(value, str | Path):
+    if wanted in (Path, Path | None) and isinstance(value, str | Path):
         return Path(value)
     if wanted is float and type(value) is int:
         return float(value)
@@ -190,4 +192,5 @@ _TYPE_NAMES = {
     float: "a number",
     str: "text",
     Path: "a path",
+    Path | None: "a path",
 }

@@ -88,7 +88,11 @@ class RequestRefused(MoqError):
 
 
 class ConnectFailed(MoqError):
-    """No connection could be made; the message says to where and why."""
+    """No connection could be made; the message says to where and why, `reason` what the broker answered if it did."""
+
+    def __init__(self, message: str, reason: int | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ConnectionLost(MoqError):

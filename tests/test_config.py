@@ -55,6 +55,7 @@ def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) 
         ("drain_timeout_s = -1", "drain_timeout_s is -1.0; it must not be negative"),
         ('quic_engine = "other"', "quic_engine is 'other'; known are aioquic, qh3"),
         ("data_dir = 1", "data_dir is 1; expected a path"),
+        ("users_file = true", "users_file is True; expected a path"),
         ("limits = 3", "limits is 3; expected a table of settings"),
         ("[limits]\nmax_inflight = 0", "limits.max_inflight is 0; it must be greater than 0"),
         ("[limits]\nmax_infligt = 1", "limits.max_infligt is not a setting; did you mean limits.max_inflight?"),
@@ -83,3 +84,4 @@ def test_a_reachable_host_needs_logins_or_consent(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"host is '0\.0\.0\.0', which others can reach"):
         load(tmp_path, 'host = "0.0.0.0"')
     assert load(tmp_path, 'host = "0.0.0.0"\nallow_anonymous = true').host == "0.0.0.0"
+    assert load(tmp_path, 'host = "0.0.0.0"\nusers_file = "users.toml"').users_file == Path("users.toml")

@@ -17,6 +17,7 @@ from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.cli.payload import write_line
 from moq.config import QUIC_ENGINES, WEBSOCKET_PORT, WSS_PORT, BrokerConfig, load_config
+from moq.security.users import load_users
 
 if TYPE_CHECKING:
     from moq.cli.connection import Commands
@@ -27,6 +28,7 @@ EXAMPLES = """
   moq broker
   moq broker --tcp-port 0 --tls-port 0 --quic-port 0 --http-port 0     any free ports; the ready line names them
   moq broker --config moq.toml --check-config
+  moq broker --host 0.0.0.0 --users-file .moq/users.toml
   moq broker --limit max_inflight=100 --limit max_packet_bytes=1000000
 
 One JSON line on stdout says when connections are accepted, and on which ports. SIGTERM or Ctrl-C lets what is unsent
@@ -54,7 +56,10 @@ def add_parser(commands: Commands) -> None:
     connection.add_data_dir(parser)
     parser.add_argument("--quic-engine", choices=QUIC_ENGINES, help=f"(default: {defaults.quic_engine})")
     parser.add_argument(
-        "--allow-anonymous", action="store_const", const=True, help="serve clients without a login on any host"
+        "--users-file", type=Path, metavar="FILE", help="who may log in (see moq users); others are refused"
+    )
+    parser.add_argument(
+        "--allow-anonymous", action="store_const", const=True, help="serve clients without a login all the same"
     )
     parser.add_argument("--sys-interval-s", type=float, metavar="S", help="seconds between $SYS figures; 0 for none")
     parser.add_argument("--drain-timeout-s", type=float, metavar="S", help="how long a stop waits for what is unsent")
@@ -80,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     overrides = {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
     config = load_config(args.config, overrides | {"limits": dict(args.limit)}, {"data_dir": connection.data_dir()})
     if args.check_config:
+        if config.users_file is not None:
+            load_users(config.users_file)
         connection.note("the settings can be used")
         return Exit.OK
     _log_to_stderr(args.log_level)

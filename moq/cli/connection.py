@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import os
 import signal
 import sys
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import moq
 from moq.cli.exits import Exit
+from moq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEFAULT_DATA_DIR = ".moq"
+PASSWORD_VARIABLE = "MOQ_PASSWORD"
 
 
 def data_dir() -> Path:
@@ -53,6 +56,9 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="quic://, tcp://, tls:// or auto://, then HOST[:PORT]")
     group = parser.add_argument_group("connection")
     group.add_argument("--client-id", metavar="ID", help="the client identifier (default: the broker assigns one)")
+    group.add_argument(
+        "--user", metavar="NAME", help=f"log in with the password in ${PASSWORD_VARIABLE}, or the one asked for"
+    )
     group.add_argument("--ca", type=Path, metavar="FILE", help="trust the certificate authorities in this PEM file")
     add_data_dir(group)
     group.add_argument("--timeout", type=seconds, metavar="S", help="give up after this many seconds")
@@ -86,7 +92,15 @@ def connect(args: argparse.Namespace, *, reconnect: bool = False) -> moq.Client:
 
     A command that does one thing fails with its connection; one that stays, reconnects.
     """
-    return moq.connect(args.url, args.client_id, ca=args.ca, data_dir=args.data_dir or data_dir(), reconnect=reconnect)
+    return moq.connect(
+        args.url,
+        args.client_id,
+        user_name=args.user,
+        password=args.password,
+        ca=args.ca,
+        data_dir=args.data_dir or data_dir(),
+        reconnect=reconnect,
+    )
 
 
 def note(message: str) -> None:
@@ -94,9 +108,30 @@ def note(message: str) -> None:
     print(f"moq: {message}", file=sys.stderr, flush=True)
 
 
-def run(command: Coroutine[None, None, int], timeout_s: float | None) -> int:
-    """Run a client command to its end, to its timeout or until SIGTERM, closing its connection in each case."""
-    return asyncio.run(_supervise(command, timeout_s))
+def run(args: argparse.Namespace, command: Callable[..., Coroutine[None, None, int]], *more: object) -> int:
+    """Run a client command to its end, to its timeout or until SIGTERM, closing its connection in each case.
+
+    Asks for a password first, where one is needed: outside of the event loop, so that Ctrl-C ends the question.
+    """
+    args.password = None if args.user is None else _password(args.user)
+    return asyncio.run(_supervise(command(args, *more), args.timeout))
+
+
+def _password(user: str) -> str | bytes:
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is not None:
+        return os.fsencode(password)
+    if not sys.stdin.isatty():
+        raise ConfigError(f"--user {user} needs a password; set {PASSWORD_VARIABLE}, or run on a terminal to be asked")
+    return ask_password(f"Password for {user}: ")
+
+
+def ask_password(prompt: str) -> str:
+    """What somebody types at the terminal, unseen."""
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        raise ConfigError("no password was given") from None
 
 
 async def _supervise(command: Coroutine[None, None, int], timeout_s: float | None) -> int:

@@ -52,6 +52,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], Exit], ...] = (
     (OSError, Exit.FAILURE),
 )
 
+_LOGIN_REFUSALS = frozenset({Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED, Reason.BAD_AUTHENTICATION_METHOD})
+
 EXPECTED_ERRORS = tuple(error for error, _ in _BY_ERROR)
 """What a command may end with: said in one line. Anything else is a mistake in MoQ and shows where it happened."""
 
@@ -60,6 +62,8 @@ def exit_of(error: BaseException) -> Exit:
     """The exit code an error ends the command with."""
     if isinstance(error, RequestRefused) and error.reason == Reason.REQUEST_TIMED_OUT:
         return Exit.TIMEOUT
+    if isinstance(error, ConnectFailed | ConnectionLost) and error.reason in _LOGIN_REFUSALS:
+        return Exit.REFUSED
     return next(code for kind, code in _BY_ERROR if isinstance(error, kind))
 
 

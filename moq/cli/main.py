@@ -23,6 +23,7 @@ COMMANDS = {
     "reply": "moq.cli.reply",
     "types": "moq.cli.types",
     "certs": "moq.cli.certs",
+    "users": "moq.cli.users",
     "bench": "moq.bench.cli",
 }
 """The module of each command. Only the one asked for is imported: all of them together double the time to start."""

@@ -35,7 +35,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Publish, and return once the broker has the message."""
-    return connection.run(_publish(args, read_payload(args)), args.timeout)
+    return connection.run(args, _publish, read_payload(args))
 
 
 async def _publish(args: argparse.Namespace, payload: bytes) -> int:

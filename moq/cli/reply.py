@@ -44,7 +44,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer until the count is reached, the time is up or somebody interrupts."""
-    return connection.run(_reply(args), args.timeout)
+    return connection.run(args, _reply)
 
 
 async def _reply(args: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, wait, print."""
-    return connection.run(_request(args, read_payload(args)), args.timeout)
+    return connection.run(args, _request, read_payload(args))
 
 
 async def _request(args: argparse.Namespace, payload: bytes) -> int:

@@ -43,7 +43,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print messages until the count is reached, the time is up or somebody interrupts."""
-    return connection.run(_subscribe(args), args.timeout)
+    return connection.run(args, _subscribe)
 
 
 async def _subscribe(args: argparse.Namespace) -> int:

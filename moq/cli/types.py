@@ -33,7 +33,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the broker and print a line per topic."""
-    return connection.run(_list(args), args.timeout)
+    return connection.run(args, _list)
 
 
 async def _list(args: argparse.Namespace) -> int:

@@ -104,7 +104,7 @@ class Client:
         try:
             await self._connect()
         except ConnectionLost as error:
-            raise ConnectFailed(str(error)) from error
+            raise ConnectFailed(str(error), error.reason) from error
         self._watcher = asyncio.create_task(self._watch(), name=f"moq client {self.client_id}")
         return self
 

@@ -10,15 +10,18 @@ once per turn of the loop.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from typing import TYPE_CHECKING, Self
 
+from moq.broker.authentication import VerifierTable
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
 from moq.broker.store import MemoryStore
 from moq.broker.system import SystemTopics
 from moq.errors import ConfigError
 from moq.reasons import Reason
+from moq.security.users import load_users
 from moq.server.http import HTTPListener
 from moq.server.listeners import open_listeners
 from moq.server.served import ServedLink
@@ -50,12 +53,18 @@ class Server:
         """Open the listeners; on return clients can connect.
 
         Raises:
-            ConfigError: A port is taken or cannot be bound.
+            ConfigError: A port is taken or cannot be bound, or the users file cannot be used.
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._loop.time
         now = self.clock()
-        environment = Environment(limits=self._config.limits, store=self._store, epoch=time.time() - now, now=now)
+        environment = Environment(
+            limits=self._config.limits,
+            store=self._store,
+            authenticator=_authenticator(self._config),
+            epoch=time.time() - now,
+            now=now,
+        )
         self.broker = Broker(environment, now)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
@@ -138,3 +147,15 @@ class Server:
     async def _close_listeners(self) -> None:
         for listener in self._listeners.values():
             await listener.close()
+
+
+def _authenticator(config: BrokerConfig) -> VerifierTable | None:
+    """What checks the logins, if there are users."""
+    if config.users_file is None:
+        return None
+    return VerifierTable(
+        load_users(config.users_file),
+        secret=secrets.token_bytes(32),
+        new_nonce=lambda: secrets.token_urlsafe(18),
+        allows_anonymous=config.allow_anonymous,
+    )
