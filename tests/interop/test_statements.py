@@ -126,6 +126,18 @@ def test_a_second_connect_gets_no_second_connack(raw: Open, topic: str) -> None:
     assert client.is_closed()
 
 
+def test_the_user_properties_of_a_will_keep_their_order(raw: Open, topic: str) -> None:
+    """[MQTT-3.1.3-10]."""
+    pairs = [("b", "2"), ("a", "1"), ("b", "1")]
+    subscriber, device = connected(raw), raw()
+    subscriber.subscribe(Subscription(topic, 0))
+    device.connect(will=mqtt.Will(Properties(user_properties=pairs), topic, b"gone"))
+    device.close()
+    properties = subscriber.expect(mqtt.Publish).properties
+    assert properties is not None
+    assert properties.user_properties == pairs
+
+
 # --- identifiers and reason codes of answers ------------------------------------------------------------
 
 

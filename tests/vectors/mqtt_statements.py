@@ -56,6 +56,7 @@ SERVER: Final[dict[str, str]] = {
     "3.1.3-7": "the identifier given is used, and told in CONNACK",
     "3.1.3-8": "a refused client identifier ends the connection",
     "3.1.3-9": "a will is not sent if its client is back before the delay has passed",
+    "3.1.3-10": "user properties of a will keep their order",
     "3.1.3-11": "the will topic is a UTF-8 string",
     "3.1.3-12": "the user name is a UTF-8 string",
     "3.1.4-1": "a CONNECT of the wrong form ends the connection",
