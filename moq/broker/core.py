@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.environment import Environment
-from moq.broker.message import Kind, Message, Registration, Subscription, Target, TopicType
+from moq.broker.message import Kind, Message, Registration, Run, Subscription, Target, TopicType
 from moq.broker.requests import Requests
 from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from moq.broker.session import Session
+    from moq.broker.subscriptions import Route
 
 
 class Broker:
@@ -157,6 +158,20 @@ class Broker:
             reason = self.route(message, now)
         self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason))
 
+    def publish_run(self, run: Run, now: float) -> None:
+        """A client published several messages of QoS 0 in a row."""
+        figures = self.figures
+        figures.messages_received += len(run.payloads)
+        figures.bytes_received += run.size
+        route = self.subscriptions.route(run.topic)
+        for target in route.targets:
+            peer = target.session.outbound.peer
+            if peer is not None and not (target.no_local and target.session.client_id == run.publisher):
+                figures.dropped_congested += peer.send_run(run, target)
+        if route.groups:
+            for message in run.messages():
+                self._offer_to_groups(route, message, now)
+
     def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
         """A client asks whoever answers requests on a topic."""
         self.figures.messages_received += 1
@@ -207,10 +222,14 @@ class Broker:
         for target in route.targets:
             if not (target.no_local and target.session.client_id == message.publisher):
                 target.session.outbound.offer(message, target, now)
+        if route.groups:
+            self._offer_to_groups(route, message, now)
+        return reason
+
+    def _offer_to_groups(self, route: Route, message: Message, now: float) -> None:
         for group in route.groups:
             if (member := group.choose(message)) is not None:
                 member.session.outbound.offer(message, member, now)
-        return reason
 
     def _route_retained(self, message: Message, now: float) -> Reason:
         """A live message is not a retained one: subscribers can tell the two apart, unless they asked not to."""

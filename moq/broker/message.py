@@ -98,6 +98,28 @@ class Message:
         return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, kind={self.kind})"
 
 
+class Run:
+    """Messages of QoS 0 that a publisher sent one after the other on one topic, with nothing but their payloads.
+
+    A busy publisher's reads are full of them, and what is done once per run need not be done per message. Like a
+    message it carries the bytes of whichever dialect encoded it last.
+    """
+
+    __slots__ = ("frame", "frame_key", "payloads", "publisher", "size", "topic")
+
+    def __init__(self, topic: str, payloads: list[bytes], publisher: str) -> None:
+        self.topic = topic
+        self.payloads = payloads
+        self.publisher = publisher
+        self.size = sum(map(len, payloads))
+        self.frame_key: object = None
+        self.frame = b""
+
+    def messages(self) -> list[Message]:
+        """The same, one by one."""
+        return [Message(self.topic, payload, 0, False, self.publisher) for payload in self.payloads]
+
+
 @dataclass(slots=True)
 class Subscription:
     """What one session wants to receive."""

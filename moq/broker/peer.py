@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from moq.broker.message import Message, Target
+    from moq.broker.message import Message, Run, Target
     from moq.reasons import Reason
 
 CONGESTED: Final = 0
@@ -26,6 +26,9 @@ class Peer(Protocol):
 
     def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """Send one message, and say what became of it: `SENT`, `CONGESTED` or `UNDELIVERABLE`."""
+
+    def send_run(self, run: Run, target: Target) -> int:
+        """Send a run of messages; returns how many were dropped because their lane is congested."""
 
     def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
         """QoS 1: the broker has taken responsibility, or refuses. Also refuses requests at any QoS.

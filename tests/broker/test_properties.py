@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from moq.broker.access import OpenAccess
 from moq.broker.delivery import Outbound, PacketIds
 from moq.broker.environment import Environment
-from moq.broker.message import Message, Subscription, Target
+from moq.broker.message import Message, Run, Subscription, Target
 from moq.broker.retention import Topics
 from moq.broker.session import Session
 from moq.broker.store import Table
@@ -128,6 +128,9 @@ class ScriptedPeer:
             return False
         self.sent.append((message, qos, packet_id, dup))
         return True
+
+    def send_run(self, run: Run, target: Target) -> int:
+        raise AssertionError("nothing is published in runs")
 
     def release(self, kind: int, packet_id: int) -> None:
         self.released.add(packet_id)

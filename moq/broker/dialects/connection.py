@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from moq.broker.peer import Peer
+from moq.broker.peer import CONGESTED, Peer
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
 from moq.wire.frames import Message as Streamed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
-    from moq.broker.message import Message, Target
+    from moq.broker.message import Message, Run, Target
     from moq.broker.session import Session
     from moq.broker.timers import Timer
     from moq.wire.frames import Frames, PayloadChunk, PayloadEnded
@@ -164,6 +164,11 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         if self.state is not State.CLOSED:
             self._say_goodbye(reason)
             self._end(reason)
+
+    def send_run(self, run: Run, target: Target) -> int:
+        """See `Peer`."""
+        outcomes = [self.send_message(message, target, 0, 0, False) for message in run.messages()]
+        return outcomes.count(CONGESTED)
 
     # --- large payloads -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from moq.broker.dialects.connection import DialectConnection, State
 from moq.broker.dialects.mmqp_outlets import Outlets
 from moq.broker.dialects.mmqp_topics import ClientTopics, seconds
 from moq.broker.link import CONTROL
-from moq.broker.message import Kind, Message, Properties, TopicType, Will
+from moq.broker.message import Kind, Message, Properties, Run, TopicType, Will
 from moq.errors import RemoteProtocolError, RequestRefused
 from moq.reasons import FIRST_REFUSAL, Reason
 from moq.wire import NEVER as NEVER_EXPIRES
@@ -64,6 +64,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._topics: ClientTopics  # from CONREQ on
         self._outlets = Outlets(link, broker.environment, self._aliases)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
+        self.send_run = self._outlets.send_run  # type: ignore[method-assign]
         self._keep_alive_s = float(self._limits.max_keep_alive_s)
 
     # --- Peer: what the core asks for -----------------------------------------------------------------
@@ -94,15 +95,40 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         return FrameReader(self._limits.max_packet_bytes)
 
     def _take(self, items: Iterable[Item], lane_id: int, now: float) -> None:
-        for item in items:
-            if item.__class__ is PubReq and self.state is State.OPEN:
-                self._on_message(item, lane_id, now)
-            elif self.state is State.CLOSED:
-                return
-            elif self.state is State.CONNECTING:
-                self._on_first_packet(item, lane_id, now)
-            else:
-                self._on_packet(item, lane_id, now)
+        published = self._topics.published if self.state is State.OPEN else {}
+        topic: str | None = None
+        payloads: list[bytes] = []
+        try:
+            for item in items:
+                if (
+                    item.__class__ is PubReq
+                    and not (item.qos or item.kind or item.retain or item.topic or item.extension)
+                    and (name := published.get(item.alias)) is not None
+                ):
+                    if name is not topic:
+                        self._publish_run(topic, payloads, now)
+                        topic, payloads = name, []
+                    payloads.append(item.payload)
+                    continue
+                self._publish_run(topic, payloads, now)
+                topic, payloads = None, []
+                self._take_one(item, lane_id, now)
+                published = self._topics.published if self.state is State.OPEN else {}
+        finally:
+            # What came before a fault in the same read still counts.
+            self._publish_run(topic, payloads, now)
+
+    def _publish_run(self, topic: str | None, payloads: list[bytes], now: float) -> None:
+        if topic is not None and self._session is not None:
+            self._broker.publish_run(Run(topic, payloads, self._session.client_id), now)
+
+    def _take_one(self, item: Item, lane_id: int, now: float) -> None:
+        if self.state is State.CONNECTING:
+            self._on_first_packet(item, lane_id, now)
+        elif self.state is State.OPEN and isinstance(item, PubReq):
+            self._on_message(item, lane_id, now)
+        elif self.state is State.OPEN:
+            self._on_packet(item, lane_id, now)
 
     def _on_first_packet(self, item: Item, lane_id: int, now: float) -> None:
         if not isinstance(item, ConReq) or lane_id != CONTROL:
