@@ -433,20 +433,3 @@ def test_the_oldest_ticket_is_forgotten_and_each_is_used_once() -> None:
     assert store.take(b"a") is None
     assert store.take(b"c") is not None
     assert store.take(b"c") is None
-
-
-# --- another event loop --------------------------------------------------------------------------------
-
-
-def test_it_runs_under_uvloop(certificates: CertificatePaths) -> None:
-    uvloop = pytest.importorskip("uvloop")
-
-    async def exchange() -> None:
-        bench = Bench(certificates, "aioquic")
-        client, server = await bench.open()
-        client.link.control.write(bytes(500_000))
-        await server.received(500_000)
-        await bench.stop()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(exchange())
