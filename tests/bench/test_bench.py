@@ -60,7 +60,7 @@ def test_a_rate_is_not_exceeded(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_profile_names_the_functions_of_the_broker(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench("--shape", "1-1", "--transport", "tcp", "--rival", "none", "--profile") == Exit.OK
+    assert bench("--shape", "1-1", "--qos", "1", "--transport", "tcp", "--rival", "none", "--profile") == Exit.OK
     profile = capsys.readouterr().out.partition("moq tcp, last run:")[2].split()
     assert profile[:5] == ["function", "of", "its", "time", "calls"]
     assert any(word.startswith("broker/") for word in profile)
