@@ -54,7 +54,7 @@ class Broker:
         session = subscription.session
         if filter_error(subscription.filter) is not None:
             return Reason.TOPIC_FILTER_INVALID
-        if not self._access.allows(session.client_id, Action.SUBSCRIBE, subscription.filter):
+        if not self._access.allows(session, Action.SUBSCRIBE, subscription.filter):
             return Reason.NOT_AUTHORIZED
         is_new = (subscription.filter, subscription.group) not in session.subscriptions
         if is_new and len(session.subscriptions) >= self.limits.max_subscriptions_per_session:
@@ -87,7 +87,7 @@ class Broker:
         filter_ = registration.filter
         if filter_error(filter_) is not None:
             return Reason.TOPIC_FILTER_INVALID
-        if not self._access.allows(session.client_id, Action.PUBLISH, filter_):
+        if not self._access.allows(session, Action.REGISTER, filter_):
             return Reason.NOT_AUTHORIZED
         is_new = filter_ not in session.registrations
         if is_new and len(session.registrations) >= self.limits.max_registrations_per_session:
@@ -110,7 +110,7 @@ class Broker:
 
     def adopt(self, session: Session, name: str, registration: Registration) -> Reason:
         """A session turns out to publish on this very topic: remember it, with the registration's mode."""
-        if name_error(name) is not None or not self._access.allows(session.client_id, Action.PUBLISH, name):
+        if name_error(name) is not None or not self._access.allows(session, Action.PUBLISH, name):
             return Reason.NOT_AUTHORIZED
         topic = self.topics.know(name)
         if topic is None:
@@ -132,7 +132,7 @@ class Broker:
         """The client ids that would receive a message on this topic."""
         if name_error(name) is not None:
             return Reason.TOPIC_NAME_INVALID
-        if not self._access.allows(session.client_id, Action.QUERY, name):
+        if not self._access.allows(session, Action.QUERY, name):
             return Reason.NOT_AUTHORIZED
         return sorted({subscription.session.client_id for subscription in self.subscriptions.matching(name)})
 
@@ -259,6 +259,8 @@ class Broker:
         topic = self.topics.get(name)
         if topic is None or session.client_id not in topic.publishers:
             return Reason.TOPIC_NOT_REGISTERED
+        if not self._access.allows(session, Action.PUBLISH, name):
+            return Reason.NOT_AUTHORIZED
         if len(type_.schema) > self.limits.max_schema_bytes:
             return Reason.PACKET_TOO_LARGE
         self.topics.set_type(topic, type_)
@@ -323,7 +325,7 @@ class Broker:
         target = Target(subscription.session, subscription)
         client_id = subscription.session.client_id
         for topic in self.topics.matching(subscription.filter):
-            if topic.retained and self._access.allows(client_id, Action.RECEIVE, topic.name):
+            if topic.retained and self._access.allows(subscription.session, Action.RECEIVE, topic.name):
                 for message in self.topics.retained(topic, now):
                     if not (subscription.no_local and message.publisher == client_id):
                         yield message, target

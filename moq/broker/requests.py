@@ -75,6 +75,8 @@ class Requests:
             return Reason.SUCCESS  # repeated on a new connection: it is being answered already
         if len(own) >= self._environment.limits.max_requests_per_session:
             return Reason.QUOTA_EXCEEDED
+        if not self._environment.access.allows(requester, Action.REQUEST, message.topic):
+            return Reason.NOT_AUTHORIZED
         targets = list(self._responders(message))
         if not targets:
             self._environment.figures.requests_failed += 1
@@ -129,6 +131,8 @@ class Requests:
         request = self._asked.get(responder.client_id, {}).get(packet_id)
         if request is None:
             return Reason.REQUEST_CLOSED
+        if not self._environment.access.allows(responder, Action.RESPOND, request.message.topic):
+            return Reason.NOT_AUTHORIZED
         if request.requester is None:
             return self._publish_response(request, responder, message, now)
         self._close(request)
@@ -153,7 +157,7 @@ class Requests:
         assert asked is not None
         assert asked.response_topic is not None
         # It is the responder who publishes: a question cannot make it write where it may not.
-        if not self._environment.access.allows(responder.client_id, Action.PUBLISH, asked.response_topic):
+        if not self._environment.access.allows(responder, Action.PUBLISH, asked.response_topic):
             return Reason.NOT_AUTHORIZED
         self._close(request)
         properties = replace(message.properties or Properties(), correlation_data=asked.correlation_data)
@@ -199,7 +203,8 @@ class Requests:
                 and subscription.accepts_requests
                 and session.peer is not None
                 and session.client_id not in asked
-                and allows(session.client_id, Action.RECEIVE, message.topic)
+                and allows(session, Action.RECEIVE, message.topic)
+                and allows(session, Action.RESPOND, message.topic)
             ):
                 asked.add(session.client_id)
                 yield Target(session, subscription)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moq.broker.access import Action
+from moq.broker.access import Action, Identity
 from moq.broker.message import NEVER, Message, Mode, Registration, Subscription, Will
 from moq.broker.session import Session
 from moq.broker.store import DeliveryRecord, RegistrationRecord, SessionRecord, SubscriptionRecord, Table
@@ -69,7 +69,7 @@ class Sessions:
             RequestRefused: There are too many sessions, a will is not allowed, or the session is another user's.
         """
         for will in (initial_will, last_will):
-            self._check_will(client_id, will)
+            self._check_will(Identity(client_id, user), will)
         session = self._sessions.get(client_id)
         if session is not None and session.user != user:
             raise RequestRefused(f"session {client_id!r}", Reason.CLIENT_IDENTIFIER_NOT_VALID)
@@ -234,12 +234,12 @@ class Sessions:
 
     # --- wills ----------------------------------------------------------------------------------------
 
-    def _check_will(self, client_id: str, will: Will | None) -> None:
+    def _check_will(self, client: Identity, will: Will | None) -> None:
         if will is None:
             return
         if name_error(will.topic) is not None:
             raise RequestRefused(f"will topic {will.topic!r}", Reason.TOPIC_NAME_INVALID)
-        if not self._environment.access.allows(client_id, Action.PUBLISH, will.topic):
+        if not self._environment.access.allows(client, Action.PUBLISH, will.topic):
             raise RequestRefused(f"will topic {will.topic!r}", Reason.NOT_AUTHORIZED)
 
     def _publish_initial(self, client_id: str, will: Will, now: float) -> None:

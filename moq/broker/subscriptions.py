@@ -5,7 +5,8 @@
                                       x              {x}
 
 Matching a name walks the trie one level at a time and visits each node at most once. The answer, a `Route`, is
-kept per name until any subscription changes: a steady stream of messages costs one dictionary look-up each.
+kept per name until a subscription or the rules of access change: a steady stream of messages costs one dictionary
+look-up each.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class Group:
         return best
 
     def _suits(self, target: Target, message: Message) -> bool:
-        client_id = target.session.client_id
-        if message.kind == Kind.REQUEST and not target.subscription.accepts_requests:
+        session, allows = target.session, self._access.allows
+        if message.kind == Kind.REQUEST and not (
+            target.subscription.accepts_requests and allows(session, Action.RESPOND, message.topic)
+        ):
             return False
-        if target.no_local and client_id == message.publisher:
+        if target.no_local and session.client_id == message.publisher:
             return False
-        return self._access.allows(client_id, Action.RECEIVE, message.topic)
+        return allows(session, Action.RECEIVE, message.topic)
 
 
 class Route:
@@ -131,8 +134,12 @@ class Subscriptions:
             del parent.children[level]
         self._routes.clear()
 
+    def forget_routes(self) -> None:
+        """The rules of access have changed: find out again who receives what."""
+        self._routes.clear()
+
     def route(self, topic: str) -> Route:
-        """Who receives messages of this topic. Valid until the next subscription changes."""
+        """Who receives messages of this topic. Valid until a subscription or the rules of access change."""
         route = self._routes.get(topic)
         if route is None:
             if len(self._routes) >= MAX_CACHED_ROUTES:
@@ -157,7 +164,7 @@ class Subscriptions:
                 known = best.get(client_id)
                 if known is not None:
                     known.merge(subscription, topic)
-                elif self._access.allows(client_id, Action.RECEIVE, topic):
+                elif self._access.allows(subscription.session, Action.RECEIVE, topic):
                     best[client_id] = Target(subscription.session, subscription)
         return Route(list(best.values()), groups)
 

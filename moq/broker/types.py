@@ -52,7 +52,12 @@ class TypeDiscovery:
     def describe(self, session: Session, filter_: str, answer: Callable[[Described], None], now: float) -> None:
         """Find the types of all topics a filter matches; `answer` is called with them, possibly at once."""
         allows = self._environment.access.allows
-        topics = [t for t in self._topics.matching(filter_) if allows(session.client_id, Action.TYPE, t.name)]
+        # Nobody learns of a topic that it may not read.
+        topics = [
+            topic
+            for topic in self._topics.matching(filter_)
+            if allows(session, Action.TYPE, topic.name) and allows(session, Action.RECEIVE, topic.name)
+        ]
         question = _Question(sorted(topics, key=lambda topic: topic.name), answer)
         for topic in question.topics:
             if topic.type is None and len(question.pending) < MAX_ASKED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moq.broker.access import Action
+from moq.broker.access import Action, Actor
 from moq.broker.message import Registration, Subscription
 from moq.config import Limits
 from moq.reasons import Reason
@@ -28,8 +28,8 @@ class Denying:
     def __init__(self, client_id: str, action: Action, topic: str) -> None:
         self._denied = (client_id, action, topic)
 
-    def allows(self, client_id: str, action: Action, topic: str) -> bool:
-        return (client_id, action, topic) != self._denied
+    def allows(self, actor: Actor, action: Action, topic: str) -> bool:
+        return (actor.client_id, action, topic) != self._denied
 
 
 # --- aliases ------------------------------------------------------------------------------------------

@@ -68,12 +68,16 @@ class MQTTTopics:
             return True
         if (error := name_error(topic)) is not None:
             raise RemoteProtocolError(error, Reason.TOPIC_NAME_INVALID)
-        if not self._access.allows(self._session.client_id, Action.PUBLISH, topic):
+        if not self._access.allows(self._session, Action.PUBLISH, topic):
             return False
         if len(self.allowed) >= MAX_KNOWN_NAMES:
             self.allowed.clear()
         self.allowed.add(topic)
         return True
+
+    def judge_again(self) -> None:
+        """The rules of access have changed."""
+        self.allowed.clear()
 
     # --- subscriptions --------------------------------------------------------------------------------
 

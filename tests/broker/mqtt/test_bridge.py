@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moq.broker.access import Action, OpenAccess
+from moq.broker.access import Action, Actor, OpenAccess
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import NEVER, Property, PubAck, PublishExtension, PublishKind, RetentionMode, Subscribe, mqtt
@@ -426,8 +426,8 @@ def test_a_retained_question_is_a_message(desk: Desk) -> None:
 
 
 class NoAnswers(OpenAccess):
-    def allows(self, client_id: str, action: Action, topic: str) -> bool:
-        return not (client_id == "responder" and action is Action.PUBLISH)
+    def allows(self, actor: Actor, action: Action, topic: str) -> bool:
+        return not (actor.client_id == "responder" and action is Action.PUBLISH)
 
 
 def test_a_question_cannot_make_a_responder_publish_where_it_may_not(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moq.broker.access import Action, OpenAccess
+from moq.broker.access import Action, Actor, OpenAccess
 from moq.broker.dialects import mqtt_outlets, mqtt_topics
 from moq.reasons import Reason
 from moq.wire import mqtt
@@ -228,7 +228,7 @@ def test_topics_a_connection_remembers_are_bounded(desk: Desk, monkeypatch: pyte
 
 
 class Picky(OpenAccess):
-    def allows(self, client_id: str, action: Action, topic: str) -> bool:
+    def allows(self, actor: Actor, action: Action, topic: str) -> bool:
         return topic != "secret"
 
 
