@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import OpenAccess
 from moq.broker.figures import Figures
+from moq.broker.pressure import Pressure
 from moq.broker.store import MemoryStore
 from moq.broker.timers import Timers
 from moq.config import Limits
@@ -57,9 +58,11 @@ class Environment:
     timers: Timers = field(default_factory=Timers)
     figures: Figures = field(default_factory=Figures)
     promises: Promises = field(init=False)
+    pressure: Pressure = field(init=False)
     stalled: set[Outbound] = field(default_factory=set)
     """Sessions with something to send that the store has not made safe yet."""
 
     def __post_init__(self) -> None:
         """Promises wait for this environment's store."""
         self.promises = Promises(self.store)
+        self.pressure = Pressure(self.limits)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Figures:
-    """What the broker has done since it started; each drop is counted under its reason."""
+    """What the broker has done since it started; each drop and each refusal is counted under its reason."""
 
     connections: int = 0
     messages_received: int = 0
@@ -26,6 +26,22 @@ class Figures:
     """Messages of publishers that may not publish on their topic, where no refusal can be told."""
     dropped_no_room_to_retain: int = 0
     """Messages delivered but not retained: too many topics, or too many bytes."""
+    dropped_memory: int = 0
+    """Messages of QoS 0 not taken because the broker holds too much."""
+    refused_connections: int = 0
+    """Connections past `max_connections`."""
+    refused_connections_per_address: int = 0
+    refused_memory: int = 0
+    """Connections while the broker holds too much."""
+    refused_sessions: int = 0
+    refused_subscriptions: int = 0
+    """Past what one session or all together may have."""
+    refused_registrations: int = 0
+    """Past what one session may have, or for want of room for the topic."""
+    refused_inflight: int = 0
+    """Connections ended whose client had more messages unacknowledged than it was allowed."""
+    refused_publish_rate: int = 0
+    """Connections ended whose client published faster than `max_publish_rate`."""
     requests_opened: int = 0
     requests_failed: int = 0
     protocol_errors: int = 0

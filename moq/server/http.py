@@ -40,14 +40,24 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("moq_topics", "Topic names known", len(broker.topics))
         yield GaugeMetricFamily("moq_retained_messages", "Messages retained", broker.topics.retained_count)
         yield GaugeMetricFamily("moq_retained_bytes", "Payload bytes retained", broker.topics.retained_bytes)
+        pressure = broker.environment.pressure
+        yield GaugeMetricFamily("moq_held_bytes", "What is held for clients, of the watermark", pressure.held_bytes)
+        yield GaugeMetricFamily(
+            "moq_pressure_level", "0 calm, 1 publishers slowed, 2 QoS 0 dropped, 3 connections refused", pressure.level
+        )
+        yield GaugeMetricFamily("moq_lanes_slowed", "Lanes of publishers that wait for their turn", pressure.slowed)
         drops = CounterMetricFamily("moq_messages_dropped", "Messages not delivered, by reason", labels=["reason"])
+        refusals = CounterMetricFamily("moq_refused", "What was refused, by the limit it ran into", labels=["limit"])
         for field in fields(broker.figures):
             value = getattr(broker.figures, field.name)
             if field.name.startswith("dropped_"):
                 drops.add_metric([field.name.removeprefix("dropped_")], value)
+            elif field.name.startswith("refused_"):
+                refusals.add_metric([field.name.removeprefix("refused_")], value)
             else:
                 yield CounterMetricFamily(f"moq_{field.name}", field.name.replace("_", " "), value)
         yield drops
+        yield refusals
 
 
 class HTTPListener:
