@@ -1,0 +1,281 @@
+"""A run: load from many clients, a broker that is killed again and again, quiet, and the comparison of the books."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.crash.judge import Breach, Timeline, judge
+from tests.crash.ledger import Ledger
+from tests.crash.plan import Plan
+from tests.crash.processes import CLI, FaultyBroker, WorkerProcess, choose_ports
+from tests.crash.worker import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+POLL_S: Final = 0.02
+QUIET_S: Final = 1.5
+"""Nothing arrives for this long once everybody is connected and every exchange finished: it is all there."""
+DRAIN_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 60.0
+STALL_TIMEOUT_S: Final = 30.0
+"""A living broker under load acknowledges something in less than this."""
+BROKER_LIMITS: Final = {
+    "max_queued_messages": 1_000_000,
+    "max_queued_bytes": 1 << 30,
+    "spool_bytes": 4096,
+    "max_queued_in_memory": 200,
+}
+"""No queue is ever so full that its policy drops; the backlog is mostly on disk; large payloads get files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a run consists of."""
+
+    kills: int = 5
+    messages: int = 0
+    """Go on, if need be without further kills, until so many are acknowledged."""
+    groups: int = 2
+    processes: int = 2
+    rate: float = 4000.0
+    """Messages per second of all processes."""
+    window: int = 40
+    seed: int = 0
+    shortest_life_s: float = 0.1
+    longest_life_s: float = 2.5
+    longest_death_s: float = 0.3
+    killed_at_birth: float = 0.15
+    """The share of kills that hit a broker which is still starting: recovery has to survive them too."""
+    module: str = CLI
+    options: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it."""
+
+    acknowledged: int = 0
+    refused: int = 0
+    delivered: int = 0
+    duration_s: float = 0.0
+    kills: list[float] = field(default_factory=list)
+    kills_at_birth: int = 0
+    start_s: list[float] = field(default_factory=list)
+    """From the start of the process to its ready line, for each start that got there."""
+    breaches: list[Breach] = field(default_factory=list)
+
+    def summary(self, run: Run) -> dict[str, object]:
+        """The figures, for JSON."""
+        starts = sorted(self.start_s)
+        return {
+            "seed": run.seed,
+            "kills": len(self.kills),
+            "kills_at_birth": self.kills_at_birth,
+            "acknowledged": self.acknowledged,
+            "refused": self.refused,
+            "delivered": self.delivered,
+            "duration_s": round(self.duration_s, 1),
+            "acknowledged_per_s": round(self.acknowledged / self.duration_s) if self.duration_s else 0,
+            "start_s_median": round(starts[len(starts) // 2], 3),
+            "start_s_longest": round(starts[-1], 3),
+            "breaches": dict(Counter(breach.kind.value for breach in self.breaches)),
+        }
+
+
+class Conductor:
+    """Leads one run, in a directory of its own."""
+
+    def __init__(self, run: Run, directory: Path, note: Callable[[str], None]) -> None:
+        self._run = run
+        self._note = note
+        self._random = random.Random(run.seed)
+        self._ports = choose_ports()
+        self._data_dir = directory / "data"
+        self._ledgers = [directory / f"ledger-{index}" for index in range(run.processes)]
+        self._broker: FaultyBroker | None = None
+        self._workers: list[WorkerProcess] = []
+        self._outcome = Outcome()
+
+    def conduct(self) -> Outcome:
+        """The whole run."""
+        outcome = self._outcome
+        with self._cleanup():
+            self._start_broker()
+            self._start_workers()
+            began = time.monotonic()
+            self._tell("publish")
+            self._kill_and_restart()
+            self._until("enough messages", lambda: self._acknowledged() >= self._run.messages, None)
+            self._tell("stop")
+            self._drain()
+            outcome.duration_s = time.monotonic() - began
+            ledger = self._collect()
+        flows = Plan.of_groups(self._run.groups).flows
+        outcome.acknowledged = sum(sent.acknowledged for sent in ledger.sent.values())
+        outcome.delivered = sum(len(arrived.numbers) for arrived in ledger.arrived.values())
+        outcome.breaches = judge(flows, ledger, Timeline(began, outcome.kills))
+        return outcome
+
+    # --- the broker ---
+
+    def _start_broker(self) -> None:
+        """Start it; a share of the restarts is killed before it is ready, once or more."""
+        while True:
+            began = time.monotonic()
+            self._broker = self._make_broker()
+            if not self._is_killed_at_birth():
+                break
+            longest = max(self._outcome.start_s)
+            time.sleep(self._random.uniform(0, longest))
+            self._kill()
+            self._outcome.kills_at_birth += 1
+        self._broker.__enter__()
+        self._outcome.start_s.append(time.monotonic() - began)
+
+    def _make_broker(self) -> FaultyBroker:
+        limits = [f"--limit={name}={value}" for name, value in BROKER_LIMITS.items()]
+        return FaultyBroker(
+            self._data_dir,
+            "--log-level=warning",
+            *limits,
+            *self._run.options,
+            ports=self._ports,
+            module=self._run.module,
+        )
+
+    def _is_killed_at_birth(self) -> bool:
+        return 0 < len(self._outcome.kills) < self._run.kills and self._random.random() < self._run.killed_at_birth
+
+    def _kill(self) -> None:
+        assert self._broker is not None
+        self._outcome.kills.append(time.monotonic())
+        self._broker.kill()
+
+    def _kill_and_restart(self) -> None:
+        run = self._run
+        while len(self._outcome.kills) < run.kills:
+            time.sleep(self._random.uniform(run.shortest_life_s, run.longest_life_s))
+            self._check_alive()
+            self._kill()
+            time.sleep(self._random.uniform(0, run.longest_death_s))
+            self._start_broker()
+            self._note(
+                f"kill {len(self._outcome.kills)} of {run.kills}: {self._acknowledged()} acknowledged, "
+                f"{sum(worker.status.arrived for worker in self._workers)} delivered"
+            )
+
+    def _check_alive(self) -> None:
+        """Nobody ends by themselves."""
+        assert self._broker is not None
+        if self._broker.process.poll() is not None:
+            raise AssertionError(f"the broker ended by itself with {self._broker.process.returncode}: {self._said()}")
+        for index, worker in enumerate(self._workers):
+            if not worker.is_running:
+                raise AssertionError(f"process {index} of the clients ended by itself; its trace is on stderr")
+
+    def _said(self) -> str:
+        assert self._broker is not None
+        with contextlib.suppress(AssertionError):
+            self._broker.wait_for("text that no broker says")
+        return "\n".join([*self._broker.stdout, *self._broker.stderr])
+
+    # --- the clients ---
+
+    def _start_workers(self) -> None:
+        run = self._run
+        for index, ledger in enumerate(self._ledgers):
+            self._workers.append(
+                WorkerProcess(
+                    Settings(
+                        index=index,
+                        processes=run.processes,
+                        groups=run.groups,
+                        ports=self._ports,
+                        data_dir=str(self._data_dir),
+                        ledger=str(ledger),
+                        rate=run.rate / run.processes,
+                        window=run.window,
+                    )
+                )
+            )
+        self._until("every client's session", self._is_everybody_ready, READY_TIMEOUT_S)
+
+    def _tell(self, command: str) -> None:
+        for worker in self._workers:
+            worker.tell(command)
+
+    def _acknowledged(self) -> int:
+        return sum(worker.status.acknowledged for worker in self._workers)
+
+    def _is_everybody_ready(self) -> bool:
+        return all(worker.status.is_ready for worker in self._workers)
+
+    def _until(self, what: str, is_so: Callable[[], bool], timeout_s: float | None) -> None:
+        """Wait for something; without a timeout, as long as messages are acknowledged."""
+        began = moved = time.monotonic()
+        acknowledged = -1
+        while not is_so():
+            self._check_alive()
+            now = time.monotonic()
+            if acknowledged != self._acknowledged():
+                acknowledged, moved = self._acknowledged(), now
+            if now - began > timeout_s if timeout_s is not None else now - moved > STALL_TIMEOUT_S:
+                statuses = [worker.status for worker in self._workers]
+                raise AssertionError(
+                    f"waited in vain for {what}; the clients say {statuses}; the broker: {self._said()}"
+                )
+            time.sleep(POLL_S)
+
+    def _drain(self) -> None:
+        """Wait until nothing moves any more; what is unfinished then is for the judge."""
+        seen: list[object] = []
+        since = began = time.monotonic()
+        while time.monotonic() - since < QUIET_S and time.monotonic() - began < DRAIN_TIMEOUT_S:
+            self._check_alive()
+            now = [worker.status for worker in self._workers]
+            if now != seen or not self._is_everybody_ready() or any(status.unfinished for status in now):
+                seen, since = list(now), time.monotonic()
+            time.sleep(POLL_S)
+
+    def _collect(self) -> Ledger:
+        ledger = Ledger()
+        self._outcome.refused = sum(worker.status.refused for worker in self._workers)
+        for worker, path in zip(self._workers, self._ledgers, strict=True):
+            if worker.end():
+                raise AssertionError("a process of the clients failed; its trace is on stderr")
+            ledger.add(Ledger.load(path))
+        return ledger
+
+    @contextlib.contextmanager
+    def _cleanup(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for worker in self._workers:
+                worker.kill()
+            if self._broker is not None:
+                self._broker.kill()
+
+
+def conduct(run: Run, note: Callable[[str], None] | None = None) -> Outcome:
+    """Do a run in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="moq-crash-") as directory:
+        return Conductor(run, Path(directory), note or _ignore).conduct()
+
+
+def note_on_stderr(text: str) -> None:
+    """Progress for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _ignore(text: str) -> None:
+    pass
