@@ -48,13 +48,14 @@ LAYERS = {
     "moq.broker.dialects": Layer(ours=("moq.broker", "moq.wire", *GROUND)),
     "moq.security": Layer(ours=("moq.security", *GROUND)),
     "moq.security.users": Layer(ours=("moq.security.scram", *GROUND), is_pure=False),
+    "moq.security.access": Layer(ours=("moq.security.scram", "moq.broker.access", *GROUND)),
     "moq.client": Layer(ours=CLIENT),
     "moq.client.subscription": Layer(ours=CLIENT, is_pure=False),
     "moq.client.connection": Layer(ours=CLIENT, is_pure=False),
     "moq.client.client": Layer(ours=CLIENT, is_pure=False),
     "moq.client.connect": Layer(ours=(*CLIENT, "transports"), is_pure=False),
     "moq.server": Layer(
-        ours=("moq.server", "moq.broker", "moq.security.users", "transports", "certs", *GROUND), is_pure=False
+        ours=("moq.server", "moq.broker", "moq.security", "transports", "certs", *GROUND), is_pure=False
     ),
     "moq.bench": Layer(ours=ANYTHING, is_pure=False),
     "moq.cli": Layer(ours=ANYTHING, is_pure=False),

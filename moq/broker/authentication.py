@@ -61,7 +61,8 @@ def check_password(authenticator: Authenticator | None, user_name: str | None, p
         raise RequestRefused("a client without a user name", Reason.NOT_AUTHORIZED)
     if not authenticator.is_password(user_name, password or b""):
         raise RequestRefused("user name and password", Reason.BAD_USER_NAME_OR_PASSWORD)
-    return user_name
+    # The one form of the name that rules and sessions know: another way of typing it is nobody else.
+    return saslprep(user_name)
 
 
 class VerifierTable:
