@@ -10,6 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+from moq.broker.admission import host_of
 from moq.broker.dialects.recognise import DEFAULT, recognise
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ logger = logging.getLogger(__name__)
 class ServedLink:
     """A handler of one link."""
 
-    __slots__ = ("_accepted_at", "_first", "_server", "connection", "link")
+    __slots__ = ("_accepted_at", "_first", "_server", "connection", "host", "link")
 
     def __init__(self, server: Server, link: Link) -> None:
         self._server = server
         self.link = link
+        self.host = host_of(link.peer)
         self._accepted_at = server.clock()
         dialect = recognise(link.alpn, b"")
         self.connection = (dialect or DEFAULT)(server.broker, link, new_client_id, self._accepted_at)
@@ -40,6 +42,7 @@ class ServedLink:
             data = self._recognise(self._first + data)
         self.connection.receive_data(lane_id, data, server.clock())
         server.arm()
+        server.watch.look()
 
     def _recognise(self, data: bytes) -> bytes:
         """Keep what has come, or give it to the right connection."""

@@ -14,6 +14,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Self
 
+from moq.broker.admission import Admission, host_of
 from moq.broker.authentication import VerifierTable
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
@@ -24,13 +25,16 @@ from moq.reasons import Reason
 from moq.security.users import load_users
 from moq.server.http import HTTPListener
 from moq.server.listeners import open_listeners
+from moq.server.pressure import Watch
+from moq.server.refused import Doorkeeper
 from moq.server.served import ServedLink
 from moq.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import TracebackType
 
-    from moq.broker.link import Link
+    from moq.broker.link import Link, LinkHandler
     from moq.broker.store import Store
     from moq.config import BrokerConfig
     from transports import Listener
@@ -66,6 +70,9 @@ class Server:
             now=now,
         )
         self.broker = Broker(environment, now)
+        self.admission = Admission(environment.limits, environment.figures, environment.pressure)
+        self.watch = Watch(self, self._loop)
+        self._doorkeeper = Doorkeeper(self._loop)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
         try:
@@ -94,6 +101,7 @@ class Server:
         await self._close_listeners()
         if self._timer is not None:
             self._timer.cancel()
+        self.watch.close()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -104,6 +112,11 @@ class Server:
     def connections(self) -> int:
         """Links that are open now."""
         return len(self._served)
+
+    @property
+    def served(self) -> Collection[ServedLink]:
+        """Those links."""
+        return self._served
 
     def arm(self) -> None:
         """Set the timer to the core's next deadline, if that has changed."""
@@ -118,6 +131,7 @@ class Server:
     def forget(self, served: ServedLink) -> None:
         """A link is gone."""
         self._served.discard(served)
+        self.admission.leave(served.host)
         if not self._served:
             self._all_closed.set()
         self.arm()
@@ -127,8 +141,12 @@ class Server:
         self.broker.handle_timeout(self.clock())
         self.arm()
 
-    def _accept(self, link: Link) -> ServedLink:
+    def _accept(self, link: Link) -> LinkHandler:
+        reason = self.admission.refusal(host_of(link.peer))
+        if reason is not None:
+            return self._doorkeeper.turn_away(link, reason)
         served = ServedLink(self, link)
+        self.admission.enter(served.host)
         self._served.add(served)
         if not self.is_ready:
             served.connection.close(Reason.SERVER_SHUTTING_DOWN)

@@ -1,4 +1,4 @@
-"""What connections of every dialect share: reading lanes, large payloads, slow readers, and how they end.
+"""What connections of every dialect share: reading lanes, large payloads, slow readers, overload, and how they end.
 
     CONNECTING ── the client said who it is ──► OPEN ── goodbye, violation, silence, take-over ──► CLOSED
 
@@ -12,13 +12,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from moq.broker.admission import TokenBucket
+from moq.broker.link import CONTROL
 from moq.broker.peer import CONGESTED, Peer
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
 from moq.wire.frames import Message as Streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
@@ -43,12 +45,13 @@ StreamedT = TypeVar("StreamedT", bound=Streamed)
 class _Assembly(Generic[StreamedT]):
     """A large payload on its way in."""
 
-    __slots__ = ("chunks", "packet", "size")
+    __slots__ = ("chunks", "held", "packet", "size")
 
     def __init__(self, packet: StreamedT, size: int) -> None:
         self.packet = packet
         self.size = size
         self.chunks: list[bytes] = []
+        self.held = 0
 
 
 class DialectConnection(Peer, Generic[ItemT, StreamedT]):
@@ -69,6 +72,10 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._assemblies: dict[int, _Assembly[StreamedT]] = {}
         self._paused: set[int] = set()  # incoming lanes not read until the client reads our answers
         self._waiting: set[int] = set()  # incoming lanes not read until other payloads are complete
+        self._slowed: set[int] = set()  # incoming lanes not read until their turn, because the broker holds too much
+        self._pressure = broker.environment.pressure
+        rate = self._limits.max_publish_rate
+        self._rate = TokenBucket(rate, now) if rate else None
         self._last_received = now
         self._timer: Timer = broker.timers.at(now + self._limits.connect_timeout_s, self._on_connect_timeout)
 
@@ -88,6 +95,14 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
 
     def _on_message(self, packet: StreamedT, lane_id: int, now: float) -> None:
         """A message is complete."""
+        raise NotImplementedError
+
+    def _is_message(self, item: object) -> bool:
+        """True if a packet is a message, or the beginning of a large one."""
+        raise NotImplementedError
+
+    def _is_droppable(self, item: object) -> bool:
+        """True if a packet is a message of QoS 0 that nothing after it depends on."""
         raise NotImplementedError
 
     def _say_goodbye(self, reason: Reason, message: str = "") -> None:
@@ -115,10 +130,18 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         reader = self._readers.get(lane_id)
         if reader is None:
             reader = self._readers[lane_id] = self._new_reader()
+        received = self._broker.figures.messages_received
         try:
-            self._take(reader.feed(data), lane_id, now)
+            items = reader.feed(data)
+            if self._rate is not None:
+                items = self._within_rate(items, self._rate, now)
+            if self._pressure.drops:
+                items = self._without_best_effort(items)
+            self._take(items, lane_id, now)
         except RemoteProtocolError as error:
             self._violated(error, now)
+        if self._pressure.slows and (lane_id in self._assemblies or self._broker.figures.messages_received != received):
+            self._slow(lane_id)
         if self._answers(lane_id).congested and self.state is State.OPEN:
             # It asks faster than it reads our answers: read no more of it until those are gone.
             self._paused.add(lane_id)
@@ -142,8 +165,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
             self._forget_outgoing(lane)
         for lane_id in [lane_id for lane_id in self._paused if not self._answers(lane_id).congested]:
             self._paused.discard(lane_id)
-            if lane_id not in self._waiting:
-                self._link.resume_reading(lane_id)
+            self._resume(lane_id)
         if self._session is not None and self.state is State.OPEN:
             self._broker.on_writable(self._session, now)
 
@@ -177,12 +199,17 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._pace_assemblies()
 
     def _on_payload_chunk(self, chunk: PayloadChunk, lane_id: int) -> None:
-        self._assemblies[lane_id].chunks.append(chunk.data)
+        assembly = self._assemblies[lane_id]
+        assembly.chunks.append(chunk.data)
+        assembly.held += len(chunk.data)
 
     def _on_payload_ended(self, lane_id: int, now: float) -> None:
         assembly = self._assemblies.pop(lane_id)
         self._pace_assemblies()
         packet = assembly.packet
+        if self._pressure.drops and self._is_droppable(packet):
+            self._broker.figures.dropped_memory += 1
+            return
         packet.payload = b"".join(assembly.chunks)
         self._on_message(packet, lane_id, now)
 
@@ -196,16 +223,76 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
                 waiting.add(lane_id)
         for lane_id in waiting - self._waiting:
             self._link.pause_reading(lane_id)
-        for lane_id in self._waiting - waiting - self._paused:
+        resumed, self._waiting = self._waiting - waiting, waiting
+        for lane_id in resumed:
+            self._resume(lane_id)
+
+    def _resume(self, lane_id: int) -> None:
+        """Read a lane again unless it waits for something else, too."""
+        if not (lane_id in self._paused or lane_id in self._waiting or lane_id in self._slowed):
             self._link.resume_reading(lane_id)
-        self._waiting = waiting
 
     def _forget_lane(self, lane_id: int) -> Frames[ItemT, StreamedT] | None:
         self._paused.discard(lane_id)
         self._waiting.discard(lane_id)
+        if lane_id in self._slowed:
+            self._slowed.discard(lane_id)
+            self._pressure.forget(self, lane_id)
         if self._assemblies.pop(lane_id, None) is not None:
             self._pace_assemblies()
         return self._readers.pop(lane_id, None)
+
+    # --- overload -------------------------------------------------------------------------------------
+
+    @property
+    def assembling_bytes(self) -> int:
+        """What is held of payloads that are not complete."""
+        return sum(assembly.held for assembly in self._assemblies.values())
+
+    def _within_rate(
+        self, items: Iterable[ItemT | StreamedT | PayloadChunk | PayloadEnded], rate: TokenBucket, now: float
+    ) -> Iterator[ItemT | StreamedT | PayloadChunk | PayloadEnded]:
+        for item in items:
+            if self._is_message(item) and not rate.take(now):
+                raise RemoteProtocolError(
+                    f"the client publishes more than {self._limits.max_publish_rate:g} messages per second",
+                    Reason.MESSAGE_RATE_TOO_HIGH,
+                )
+            yield item
+
+    def _without_best_effort(
+        self, items: Iterable[ItemT | StreamedT | PayloadChunk | PayloadEnded]
+    ) -> Iterator[ItemT | StreamedT | PayloadChunk | PayloadEnded]:
+        for item in items:
+            if self.state is State.OPEN and self._is_droppable(item):
+                self._broker.figures.dropped_memory += 1
+            else:
+                yield item
+
+    def _slow(self, lane_id: int) -> None:
+        if self.state is State.OPEN and lane_id not in self._slowed:
+            self._slowed.add(lane_id)
+            self._link.pause_reading(lane_id)
+            self._pressure.slow(self, lane_id)
+
+    def is_awaited(self, lane_id: int) -> bool:
+        """See `Slowable`."""
+        return lane_id == CONTROL and self._session is not None and self._session.outbound.inflight > 0
+
+    def read_on(self, lane_id: int, now: float) -> None:
+        """See `Slowable`."""
+        self._last_received = self._heard_at(now)
+        self._slowed.discard(lane_id)
+        self._resume(lane_id)
+
+    def _heard_at(self, now: float) -> float:
+        """When the client was last heard; nobody is silent while we do not listen."""
+        return now if CONTROL in self._slowed else self._last_received
+
+    def _forget_slowed(self) -> None:
+        for lane_id in self._slowed:
+            self._pressure.forget(self, lane_id)
+        self._slowed.clear()
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -215,7 +302,10 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def _violated(self, error: RemoteProtocolError, now: float) -> None:
         if self.state is State.CLOSED:
             return  # garbage after a goodbye
-        self._broker.figures.protocol_errors += 1
+        figures = self._broker.figures
+        figures.protocol_errors += 1
+        figures.refused_publish_rate += error.reason == Reason.MESSAGE_RATE_TOO_HIGH
+        figures.refused_inflight += error.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
         self._say_goodbye(error.reason, str(error))
         self._leave(with_will=True, now=now)
         self._end(error.reason, str(error))
@@ -224,6 +314,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         """Leave the session behind for `expiry_s`."""
         self._timer.cancel()
         self.state = State.CLOSED
+        self._forget_slowed()
         session, self._session = self._session, None
         if session is not None:
             self._broker.sessions.disconnect(session, self, with_will=with_will, expiry_s=expiry_s, now=now)
@@ -231,6 +322,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def _end(self, reason: Reason, message: str = "") -> None:
         self._timer.cancel()
         self.state = State.CLOSED
+        self._forget_slowed()
         self._readers.clear()
         self._assemblies.clear()
         self._link.close(reason, message)

@@ -122,6 +122,12 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         if topic is not None and self._session is not None:
             self._broker.publish_run(Run(topic, payloads, self._session.client_id), now)
 
+    def _is_message(self, item: object) -> bool:
+        return isinstance(item, PubReq | PayloadStarted)
+
+    def _is_droppable(self, item: object) -> bool:
+        return isinstance(item, PubReq) and not (item.qos or item.kind)
+
     def _take_one(self, item: Item, lane_id: int, now: float) -> None:
         if self.state is State.CONNECTING:
             self._on_first_packet(item, lane_id, now)
@@ -183,6 +189,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 user=user,
             )
         except RequestRefused as error:
+            self._broker.figures.refused_sessions += error.reason == Reason.QUOTA_EXCEEDED
             self._refuse(Reason(error.reason))
             return
         self._session = session
@@ -343,12 +350,13 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
 
     def _on_keep_alive(self, now: float) -> None:
         """Ask a silent client whether it is there; give one that does not answer up after another half interval."""
-        silent_s = now - self._last_received
+        heard_at = self._heard_at(now)
+        silent_s = now - heard_at
         if silent_s < self._keep_alive_s:
-            due = self._last_received + self._keep_alive_s
+            due = heard_at + self._keep_alive_s
         elif silent_s < self._keep_alive_s * 1.5:
             self._send(ConSyn())
-            due = self._last_received + self._keep_alive_s * 1.5
+            due = heard_at + self._keep_alive_s * 1.5
         else:
             self._violated(RemoteProtocolError("the client is silent", Reason.KEEP_ALIVE_TIMEOUT), now)
             return

@@ -113,11 +113,14 @@ class ClientTopics:
         )
         if extension is not None and extension.priority is not None:
             subscription.priority = extension.priority
-        return self._broker.subscribe(subscription, now)
+        reason = self._broker.subscribe(subscription, now)
+        self._broker.figures.refused_subscriptions += reason is Reason.QUOTA_EXCEEDED
+        return reason
 
     def _register(self, request: Register, topic: str) -> Reason:
         registration = Registration(topic, Mode(request.mode), seconds(request.expiry_s), request.alias)
         reason = self._broker.register(self._session, registration)
+        self._broker.figures.refused_registrations += reason is Reason.QUOTA_EXCEEDED
         if reason is Reason.SUCCESS:
             self._known_names.clear()
             if request.alias:

@@ -88,6 +88,17 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             else:
                 self._on_packet(item, lane_id, now)
 
+    def _is_message(self, item: object) -> bool:
+        return isinstance(item, mqtt.Publish | mqtt.PayloadStarted)
+
+    def _is_droppable(self, item: object) -> bool:
+        # One with an alias may be what later ones go by.
+        return (
+            isinstance(item, mqtt.Publish)
+            and not (item.qos or item.retain)
+            and (item.properties is None or item.properties.topic_alias is None)
+        )
+
     def _on_first_packet(self, item: mqtt.Item, lane_id: int, now: float) -> None:
         match item:
             case mqtt.Connect() if self._connect is None and lane_id == CONTROL:
@@ -197,6 +208,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         sessions.start(session, self, now, terms.window)
 
     def _refuse(self, error: RequestRefused) -> None:
+        self._broker.figures.refused_sessions += error.reason == Reason.QUOTA_EXCEEDED
         self._say_goodbye(Reason(error.reason), str(error))
         self._end(Reason(error.reason), str(error))
 
@@ -298,6 +310,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         for asked in packet.subscriptions:
             made = self._topics.subscribe(asked, packet.properties, now)
             if isinstance(made, Reason):
+                self._broker.figures.refused_subscriptions += made is Reason.QUOTA_EXCEEDED
                 reasons.append(made if self._version == mqtt.VERSION_5 else Reason.UNSPECIFIED_ERROR)
                 continue
             subscription, sends_retained = made
@@ -340,7 +353,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
 
     def _on_keep_alive(self, now: float) -> None:
         """Give up a client that was silent for one and a half of its keep-alive [MQTT-3.1.2-22]."""
-        due = self._last_received + self._terms.keep_alive_s * 1.5
+        due = self._heard_at(now) + self._terms.keep_alive_s * 1.5
         if now < due:
             self._timer = self._broker.timers.at(due, self._on_keep_alive)
         else:
@@ -369,6 +382,10 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         """The version that a CONNECT which broke the protocol asked for."""
         reader = self._readers.get(CONTROL)
         return reader.version if isinstance(reader, mqtt.MQTTFrameReader) else 0
+
+    def is_awaited(self, lane_id: int) -> bool:
+        """See `Slowable`. Acknowledgements come on the lane of their message."""
+        return super().is_awaited(CONTROL)
 
     def _answers(self, lane_id: int) -> Lane:
         return self._replies.lane(lane_id)
