@@ -264,12 +264,17 @@ def load_rules(path: Path) -> Rules:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the access file {path} is not TOML: {error}") from error
     try:
-        return _to_rules(tables, text)
+        return parse_rules(tables, text)
     except ConfigError as error:
         raise ConfigError(f"the access file {path}: {error}") from None
 
 
-def _to_rules(tables: Mapping[str, object], text: str) -> Rules:
+def parse_rules(tables: Mapping[str, object], text: str) -> Rules:
+    """The rules of a file that has been read as TOML; its text tells on which lines they begin.
+
+    Raises:
+        ConfigError: They cannot be used.
+    """
     _check_keys("", tables, ("groups", "rule"))
     groups = tables.get("groups", {})
     if not isinstance(groups, dict):

@@ -10,7 +10,7 @@ subclasses this; a peer that breaks its protocol is told why and closed, and nob
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from moq.broker.admission import TokenBucket
 from moq.broker.link import CONTROL
@@ -42,6 +42,13 @@ ItemT = TypeVar("ItemT")
 StreamedT = TypeVar("StreamedT", bound=Streamed)
 
 
+class _Topics(Protocol):
+    """What every dialect knows of a client's topics."""
+
+    def judge_again(self) -> None:
+        """Forget what the client may do."""
+
+
 class _Assembly(Generic[StreamedT]):
     """A large payload on its way in."""
 
@@ -59,6 +66,8 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
 
     `ItemT` are the packets of a dialect, `StreamedT` those of them whose payload may be large.
     """
+
+    _topics: _Topics  # from the moment it is open
 
     def __init__(self, broker: Broker, link: Link, new_client_id: Callable[[], str], now: float) -> None:
         self._broker = broker
@@ -108,6 +117,10 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def _say_goodbye(self, reason: Reason, message: str = "") -> None:
         """Tell the client why its connection, or its attempt at one, ends."""
         raise NotImplementedError
+
+    def _say_where_to(self, server_reference: str) -> None:
+        """Tell the client that the broker stops, and which one to use instead if the dialect has words for that."""
+        self._say_goodbye(Reason.SERVER_SHUTTING_DOWN)
 
     def _leave(self, *, with_will: bool, now: float, keeps_session: bool = False) -> None:
         """Give the session back."""
@@ -174,10 +187,34 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._environment.now = now
         self._leave(with_will=True, now=now)
 
-    def shut_down(self, now: float) -> None:
+    @property
+    def user(self) -> str | None:
+        """Who the client logged in as; None before it did, or if it did not."""
+        return self._session.user if self._session is not None else None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no message of QoS 1 or 2 is between its first packet and its last, in either direction."""
+        session = self._session
+        return not self._assemblies and (session is None or not (session.outbound.inflight or session.received))
+
+    def judge_again(self) -> None:
+        """The rules of access have changed: nothing is allowed because it once was."""
+        if self.state is State.OPEN:
+            self._topics.judge_again()
+
+    def dismiss(self, reason: Reason, now: float) -> None:
+        """The broker does not want this client any more: to others it is lost."""
+        if self.state is not State.CLOSED:
+            self._say_goodbye(reason)
+            self._leave(with_will=True, now=now)
+            self._end(reason)
+
+    def shut_down(self, now: float, server_reference: str = "") -> None:
         """The broker stops: say so; the client's will is not for this."""
         if self.state is not State.CLOSED:
-            self._say_goodbye(Reason.SERVER_SHUTTING_DOWN)
+            self._environment.now = now
+            self._say_where_to(server_reference)
             self._leave(with_will=False, keeps_session=True, now=now)
             self._end(Reason.SERVER_SHUTTING_DOWN)
 

@@ -15,7 +15,7 @@ from moq.broker.dialects.mmqp_topics import ClientTopics, seconds
 from moq.broker.link import CONTROL
 from moq.broker.message import Kind, Message, Properties, Run, TopicType, Will
 from moq.errors import RemoteProtocolError, RequestRefused
-from moq.reasons import FIRST_REFUSAL, Reason
+from moq.reasons import FIRST_REFUSAL, Reason, describe
 from moq.wire import NEVER as NEVER_EXPIRES
 from moq.wire import (
     VERSION_MOQ_1,
@@ -283,14 +283,16 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             raise RemoteProtocolError(
                 f"PubReq.alias is {packet.alias}, which names no topic", Reason.TOPIC_ALIAS_INVALID
             )
-        reason = self._topics.refusal(packet.topic)
+        reason = self._topics.refusal(packet)
         if packet.qos == 2:
             assert self._session is not None
             self._broker.refuse(self._session, packet.kind, packet.packet_id, reason)
         elif packet.packet_id:
             self._send(PubAck(packet.kind, packet.packet_id, reason))
         else:
-            raise RemoteProtocolError(f"topic of PubReq (alias {packet.alias}) is not registered", reason)
+            raise RemoteProtocolError(
+                f"topic of PubReq (alias {packet.alias}) cannot be published on: {describe(reason)}", reason
+            )
 
     def _on_pubsyn(self, packet: PubSyn, now: float) -> None:
         assert self._session is not None

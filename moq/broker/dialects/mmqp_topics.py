@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from moq.broker.access import Action
 from moq.broker.message import Mode, Registration, Subscription
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
@@ -36,7 +37,8 @@ class ClientTopics:
         self._session = session
         self._aliases = aliases
         self._topics: dict[int, str] = {}  # alias → topic, for both directions
-        self.published: dict[int, str] = {}  # the aliases among them that are registered
+        self._registered: dict[int, str] = {}  # the aliases among them that are registered
+        self.published: dict[int, str] = {}  # the aliases among those that the client may publish on
         self._known_names: dict[str, Reason] = {}
         for subscription in session.subscriptions.values():
             if subscription.alias:
@@ -44,12 +46,21 @@ class ClientTopics:
         for registration in session.registrations.values():
             if registration.alias:
                 self._topics[registration.alias] = registration.filter
-                self.published[registration.alias] = registration.filter
+                self._registered[registration.alias] = registration.filter
         self._remembered = set(self._topics)  # those known from earlier connections of the session only
+        self.judge_again()
 
     def knows(self, alias: int) -> bool:
         """True if the alias has a meaning."""
         return alias in self._topics
+
+    def judge_again(self) -> None:
+        """The rules of access have changed, or the session is from a time when they were others."""
+        allows = self._broker.environment.access.allows
+        self._known_names.clear()
+        self.published = {
+            alias: topic for alias, topic in self._registered.items() if allows(self._session, Action.PUBLISH, topic)
+        }
 
     # --- topic requests -------------------------------------------------------------------------------
 
@@ -93,6 +104,7 @@ class ClientTopics:
         if alias in self._remembered:
             self._remembered.discard(alias)
             if self._topics[alias] != topic:
+                self._registered.pop(alias, None)
                 self.published.pop(alias, None)
         self._topics[alias] = topic
         self._aliases.setdefault(topic, alias)
@@ -124,12 +136,13 @@ class ClientTopics:
         if reason is Reason.SUCCESS:
             self._known_names.clear()
             if request.alias:
-                self.published[request.alias] = topic
+                self._registered[request.alias] = self.published[request.alias] = topic
         return reason
 
     def _unsubscribe(self, request: Unsubscribe, topic: str) -> Reason:
         if request.registration:
             self._known_names.clear()
+            self._registered = {alias: name for alias, name in self._registered.items() if name != topic}
             self.published = {alias: name for alias, name in self.published.items() if name != topic}
             return self._broker.unregister(self._session, topic)
         groups = [group for filter_, group in self._session.subscriptions if filter_ == topic]
@@ -156,11 +169,11 @@ class ClientTopics:
             reason = self._known_names[topic] = self._check_name(topic)
         return topic if reason is Reason.SUCCESS else None
 
-    def refusal(self, topic: str | None) -> Reason:
-        """Why a message may not be published on this topic; None stands for one named by its alias."""
-        if topic is None:
-            return Reason.TOPIC_NOT_REGISTERED
-        return self._known_names.get(topic, Reason.TOPIC_NOT_REGISTERED)
+    def refusal(self, packet: PubReq) -> Reason:
+        """Why a message may not be published on its topic."""
+        if packet.topic is None:
+            return Reason.NOT_AUTHORIZED if packet.alias in self._registered else Reason.TOPIC_NOT_REGISTERED
+        return self._known_names.get(packet.topic, Reason.TOPIC_NOT_REGISTERED)
 
     def _check_name(self, topic: str) -> Reason:
         for registration in self._session.registrations.values():

@@ -370,6 +370,17 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         elif version == mqtt.VERSION_5:
             self._replies.send(mqtt.Disconnect(told(reason), explained(message)))
 
+    def _say_where_to(self, server_reference: str) -> None:
+        if not server_reference or (self._version or self._heard_version()) != mqtt.VERSION_5:
+            self._say_goodbye(Reason.SERVER_SHUTTING_DOWN)
+            return
+        where = mqtt.Properties(server_reference=server_reference)
+        self._replies.version = mqtt.VERSION_5
+        if self.state is State.CONNECTING:
+            self._replies.send(mqtt.ConnAck(False, Reason.USE_ANOTHER_SERVER, where))
+        else:
+            self._replies.send(mqtt.Disconnect(Reason.USE_ANOTHER_SERVER, where))
+
     def _say_refused(self, reason: Reason, message: str, version: int) -> None:
         if version == mqtt.VERSION_5:
             reason = CONNACK_REASONS.get(reason, reason)
