@@ -18,8 +18,10 @@ def main() -> int:
     defaults = Run(kills=200, messages=1_000_000, groups=5, rate=6000.0, seed=time.time_ns() % 1_000_000)
     for field in fields(Run):
         value = getattr(defaults, field.name)
-        if isinstance(value, int | float):
-            option = f"--{field.name.replace('_', '-')}"
+        option = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            parser.add_argument(option, action="store_true")
+        elif isinstance(value, int | float):
             parser.add_argument(option, type=type(value), default=value, help=f"(default: {value})")
     parser.add_argument(
         "--option", action="append", default=[], help="an option of moq broker, such as --durability=relaxed"

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import certs
+from tests.crash import power
 from tests.crash.judge import Breach, Timeline, judge
 from tests.crash.ledger import Ledger
 from tests.crash.plan import Plan
 from tests.crash.processes import CLI, FaultyBroker, WorkerProcess, choose_ports
+from tests.crash.shim import Shim
 from tests.crash.worker import Settings
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class Run:
     longest_death_s: float = 0.3
     killed_at_birth: float = 0.15
     """The share of kills that hit a broker which is still starting: recovery has to survive them too."""
+    power_cuts: bool = False
+    """After each kill, what was not synced is lost in whole or in part."""
     module: str = CLI
     options: tuple[str, ...] = ()
 
@@ -99,7 +104,8 @@ class Conductor:
         self._note = note
         self._random = random.Random(run.seed)
         self._ports = choose_ports()
-        self._data_dir = directory / "data"
+        self._data_dir = directory.resolve() / "data"
+        self._shim = Shim(directory, self._data_dir) if run.power_cuts else None
         self._ledgers = [directory / f"ledger-{index}" for index in range(run.processes)]
         self._broker: FaultyBroker | None = None
         self._workers: list[WorkerProcess] = []
@@ -109,6 +115,7 @@ class Conductor:
         """The whole run."""
         outcome = self._outcome
         with self._cleanup():
+            certs.ensure(self._data_dir)  # made long ago: whether they are synced is not the question
             self._start_broker()
             self._start_workers()
             began = time.monotonic()
@@ -150,6 +157,7 @@ class Conductor:
             *self._run.options,
             ports=self._ports,
             module=self._run.module,
+            environment=self._shim.recording_environment if self._shim is not None else None,
         )
 
     def _is_killed_at_birth(self) -> bool:
@@ -159,6 +167,8 @@ class Conductor:
         assert self._broker is not None
         self._outcome.kills.append(time.monotonic())
         self._broker.kill()
+        if self._shim is not None:
+            power.cut(self._shim.journal, self._random)
 
     def _kill_and_restart(self) -> None:
         run = self._run
