@@ -36,6 +36,13 @@ class Listener(Protocol):
     async def close(self) -> None:
         """Accept no more links."""
 
+    def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
+        """Read another certificate. What is returned puts it to use, for links to come; those that are open go on.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -22,6 +22,9 @@ class TransportOptions:
     """From the first packet to an open link, handshake included, on either side."""
     close_timeout_s: float = 5.0
     """How long an ending link waits for a peer that does not take what is left; then it is aborted."""
+    linger_s: float = 0.25
+    """How long a peer that has all we said may take to end its side too: a round trip round the world. Then the
+    connection is closed, whether it does or not."""
     backlog: int = 1024
     """Connections the kernel keeps for us between two accepts: a fleet that reconnects at once is not refused."""
 

@@ -12,21 +12,25 @@ and what is written waits in the outbox, where `congested` bounds it.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import re
 import socket
 import ssl
 import sys
+import termios
 from typing import TYPE_CHECKING, Final, cast
 
 from moq.broker.link import CONTROL
 from moq.errors import ConfigError, ConnectFailed
 from moq.reasons import describe
 from transports.options import DEFAULTS
+from transports.tls import read_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from moq.broker.link import Lane, Link, LinkHandler
     from transports.options import TransportOptions
@@ -212,7 +216,8 @@ class TCPLink(asyncio.BufferedProtocol):
         self._handler: LinkHandler | None = None  # as long as the link is not ending there is one
         self._is_ending = False
         self._end_message = ""
-        self._deadline: asyncio.TimerHandle | None = None
+        self._last_moment = 0.0
+        self._end_timer: asyncio.TimerHandle | None = None
 
     # --- what the protocol above asks for ---
 
@@ -308,8 +313,8 @@ class TCPLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone: tell the handler, once."""
-        if self._deadline is not None:
-            self._deadline.cancel()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         self._is_ending = True
         self._lane.close()
         if self._handler is None:
@@ -334,8 +339,22 @@ class TCPLink(asyncio.BufferedProtocol):
         self._is_ending = True
         self._end_message = self._end_message or message
         self._lane.close()
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(self._options.close_timeout_s, self._stream.abort)
+        self._last_moment = asyncio.get_running_loop().time() + self._options.close_timeout_s
+        self._linger()
+
+    def _linger(self) -> None:
+        options = self._options
+        self._end_timer = asyncio.get_running_loop().call_later(
+            min(options.linger_s, options.close_timeout_s), self._on_end_timer
+        )
+
+    def _on_end_timer(self) -> None:
+        """Do not wait for a peer that keeps its side open, only for what is on its way to it."""
+        is_late = asyncio.get_running_loop().time() >= self._last_moment
+        if is_late or not (self._stream.get_write_buffer_size() or _unacknowledged(self._stream)):
+            self._stream.abort()  # with nothing unsent and nothing unread this is an orderly end, not a reset
+        else:
+            self._linger()
 
     def _fail(self) -> None:
         """A bug in a handler ends its own link and no other."""
@@ -347,9 +366,16 @@ class TCPLink(asyncio.BufferedProtocol):
 class TCPListener:
     """A listening port. Closing it leaves the links it has accepted open."""
 
-    def __init__(self, servers: list[asyncio.Server], port: int) -> None:
+    def __init__(self, servers: list[asyncio.Server], port: int, context: ssl.SSLContext | None) -> None:
         self._servers = servers
         self.port = port
+        self._context = context
+
+    def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
+        """See `transports.Listener`; without TLS there is nothing to do."""
+        if self._context is None:
+            return lambda: None
+        return read_certificate(self._context, certificate, private_key)
 
     async def close(self) -> None:
         """Accept no more."""
@@ -393,7 +419,7 @@ async def serve(
         for server in servers:
             server.close()
         raise ConfigError(f"cannot listen on {_url(host, port, tls)}: {_why(error)}") from error
-    return TCPListener(servers, port)
+    return TCPListener(servers, port, tls)
 
 
 async def connect(
@@ -439,6 +465,15 @@ def _link_maker(
     flusher = Flusher(asyncio.get_running_loop())
     read_buffer = memoryview(bytearray(options.read_bytes))
     return lambda: TCPLink(make_handler, flusher, read_buffer, options, is_tls=tls is not None)
+
+
+def _unacknowledged(stream: asyncio.Transport) -> int:
+    """Bytes that the kernel has and the peer's has not: what asyncio gave it, TLS included, which asyncio forgets."""
+    try:
+        answer = fcntl.ioctl(stream.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:  # not known on this system
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def _url(host: str, port: int, tls: ssl.SSLContext | None) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -24,6 +26,16 @@ def server_context(certificate: Path, private_key: Path) -> ssl.SSLContext:
     except OSError as error:
         raise ConfigError(f"certificate {certificate} with private key {private_key}: {_why(error)}") from error
     return context
+
+
+def read_certificate(context: ssl.SSLContext, certificate: Path, private_key: Path) -> Callable[[], None]:
+    """Try another certificate; what is returned makes this context present it to connections to come.
+
+    Raises:
+        ConfigError: as above.
+    """
+    server_context(certificate, private_key)
+    return partial(context.load_cert_chain, certificate, private_key)
 
 
 def client_context(ca: Path | None = None) -> ssl.SSLContext:

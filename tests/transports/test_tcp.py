@@ -10,7 +10,7 @@ import pytest
 
 from certs import authority
 from moq.errors import ConfigError, ConnectFailed
-from tests.transports.wires import OPTIONS, Bench, Recorder, TCPWire
+from tests.transports.wires import OPTIONS, PATIENCE_S, Bench, Recorder, TCPWire
 from transports import tcp, tls
 from transports.options import TransportOptions
 
@@ -210,3 +210,63 @@ def test_options_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="low_water_bytes is 9; it must be less than high_water_bytes, which is 9"):
         TransportOptions(low_water_bytes=9, high_water_bytes=9)
     assert OPTIONS.low_water_bytes < OPTIONS.high_water_bytes
+
+
+# --- the end of a link whose peer keeps its side open -------------------------------------------------
+
+
+@pytest.fixture(params=["tcp", "tls"])
+async def stubborn(
+    request: pytest.FixtureRequest, certificates: CertificatePaths
+) -> AsyncIterator[tuple[Recorder, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A link, and the two halves of a peer that never ends its side by itself."""
+    is_tls = request.param == "tls"
+    accepted: list[Recorder] = []
+
+    def accept(link: Link) -> Recorder:
+        accepted.append(Recorder(link))
+        return accepted[-1]
+
+    context = tls.server_context(certificates.server, certificates.server_key) if is_tls else None
+    # A peer that is waited for would be waited for longer than the test has patience.
+    options = TransportOptions(close_timeout_s=600.0, linger_s=0.05)
+    listener = await tcp.serve("localhost", 0, accept, tls=context, options=options)
+    trusted = tls.client_context(certificates.ca) if is_tls else None
+    reader, writer = await asyncio.open_connection("localhost", listener.port, ssl=trusted, limit=1024)
+    writer.write(b"x")
+    async with asyncio.timeout(PATIENCE_S):
+        while not accepted:  # noqa: ASYNC110  # the handler exists once the kernel has told us of the connection
+            await asyncio.sleep(0.001)
+    await accepted[0].received(1)
+    yield accepted[0], reader, writer
+    writer.transport.abort()
+    await listener.close()
+
+
+async def test_a_peer_that_keeps_its_side_open_is_not_waited_for(
+    stubborn: tuple[Recorder, asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    handler, reader, _ = stubborn
+    handler.link.control.write(b"goodbye")
+    handler.link.close(0)
+    await handler.closed_once()
+    assert await reader.readexactly(7) == b"goodbye"
+
+
+async def test_a_peer_that_reads_late_still_gets_all_that_was_said(
+    stubborn: tuple[Recorder, asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    handler, reader, _ = stubborn
+    size = 20_000_000  # more than the kernels on the way hold
+    handler.link.control.write(bytes(size))
+    handler.link.control.write(b"goodbye")
+    handler.link.close(0)
+    assert not handler.closings
+    received = 0
+    async with asyncio.timeout(PATIENCE_S):
+        while received < size:
+            data = await reader.read(min(1 << 20, size - received))
+            assert data
+            received += len(data)
+        assert await reader.readexactly(7) == b"goodbye"
+    await handler.closed_once()

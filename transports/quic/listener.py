@@ -19,6 +19,7 @@ from transports.quic.packets import SMALLEST_INITIAL, encode_version_negotiation
 from transports.quic.retry import Retry
 from transports.quic.sockets import UDPSocket
 from transports.quic.tickets import TicketStore
+from transports.tls import server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from moq.broker.link import Link, LinkHandler
     from transports.options import TransportOptions
-    from transports.quic.engine import Address, Closed, HandshakeCompleted, ServerEngines
+    from transports.quic.engine import Address, Closed, EngineModule, HandshakeCompleted, ServerEngines
     from transports.quic.packets import LongHeader
 
 logger = logging.getLogger(__name__)
@@ -35,9 +36,11 @@ logger = logging.getLogger(__name__)
 class Listener:
     """A port that accepts links until it is closed."""
 
-    def __init__(self, engines: ServerEngines, accept: Callable[[Link], LinkHandler], options: QUICOptions) -> None:
+    def __init__(self, engine: EngineModule, accept: Callable[[Link], LinkHandler], options: QUICOptions) -> None:
+        """It needs a certificate, by `read_certificate`, and an address, by `bind`."""
         self.port = 0
-        self._engines = engines
+        self._engine = engine
+        self._engines: ServerEngines
         self._accept = accept
         self._options = options
         self._retry = Retry() if options.retry else None
@@ -63,6 +66,21 @@ class Listener:
             raise
         loop = asyncio.get_running_loop()
         self._endpoints.append(Endpoint(loop, udp, self._options.read_bytes, self._greet))
+
+    def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
+        """See `transports.Listener`."""
+        # With tickets of its own: a client that resumes is shown no certificate, and would go on trusting the old one.
+        tickets = TicketStore(self._options.max_session_tickets)
+        server_context(certificate, private_key)  # the engines do not look whether the two belong together
+        try:
+            engines = self._engine.server_engines(
+                self._options, certificate=certificate, private_key=private_key, tickets=tickets
+            )
+        except (OSError, ValueError, IndexError, TypeError) as error:
+            raise ConfigError(
+                f"certificate {certificate} with private key {private_key} cannot be used: {error}"
+            ) from error
+        return partial(setattr, self, "_engines", engines)
 
     async def close(self) -> None:
         """Accept no more links, close those that are open, and give the port back."""
@@ -146,16 +164,8 @@ async def serve(
         ConfigError: the certificate, the address or the engine cannot be used.
     """
     chosen = QUICOptions.of(options) if options is not None else QUICOptions()
-    module = load_engine(engine)
-    try:
-        engines = module.server_engines(
-            chosen, certificate=certificate, private_key=private_key, tickets=TicketStore(chosen.max_session_tickets)
-        )
-    except (OSError, ValueError, IndexError, TypeError) as error:
-        raise ConfigError(
-            f"certificate {certificate} with private key {private_key} cannot be used: {error}"
-        ) from error
-    listener = Listener(engines, accept, chosen)
+    listener = Listener(load_engine(engine), accept, chosen)
+    listener.read_certificate(certificate, private_key)()
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
