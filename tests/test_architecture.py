@@ -45,6 +45,7 @@ LAYERS = {
     "moq.config": Layer(ours=("moq.errors",)),
     "moq.wire": Layer(ours=("moq.wire", "moq.errors", "moq.reasons", "moq.topics")),
     "moq.broker": Layer(ours=("moq.broker", "moq.security.scram", *GROUND)),
+    "moq.broker.operators": Layer(ours=("moq.broker.operators", "moq.errors", "moq.reasons", "moq.topics")),
     "moq.broker.dialects": Layer(ours=("moq.broker", "moq.wire", *GROUND)),
     "moq.security": Layer(ours=("moq.security", *GROUND)),
     "moq.security.users": Layer(ours=("moq.security.scram", *GROUND), is_pure=False),
@@ -54,8 +55,9 @@ LAYERS = {
     "moq.client.connection": Layer(ours=CLIENT, is_pure=False),
     "moq.client.client": Layer(ours=CLIENT, is_pure=False),
     "moq.client.connect": Layer(ours=(*CLIENT, "transports"), is_pure=False),
+    "moq.store": Layer(ours=("moq.store", "moq.broker.store", "moq.broker.message", *GROUND), is_pure=False),
     "moq.server": Layer(
-        ours=("moq.server", "moq.broker", "moq.security", "transports", "certs", *GROUND), is_pure=False
+        ours=("moq.server", "moq.broker", "moq.security", "moq.store", "transports", "certs", *GROUND), is_pure=False
     ),
     "moq.bench": Layer(ours=ANYTHING, is_pure=False),
     "moq.cli": Layer(ours=ANYTHING, is_pure=False),
