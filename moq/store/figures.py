@@ -1,0 +1,24 @@
+"""Numbers about the store: plain integers the writer adds to and whoever is interested reads."""
+
+from __future__ import annotations
+
+
+class StoreFigures:
+    """What the store has done since it was opened."""
+
+    __slots__ = ("batches", "changes", "commit_seconds", "failures", "last_batch", "rows", "spooled_bytes")
+
+    def __init__(self) -> None:
+        self.batches = 0
+        """Transactions committed."""
+        self.changes = 0
+        """Changes made safe, those that cancelled each other included."""
+        self.rows = 0
+        """Rows written, altered or removed for them."""
+        self.commit_seconds = 0.0
+        """Time spent in those transactions."""
+        self.failures = 0
+        """Transactions that failed and were tried again."""
+        self.spooled_bytes = 0
+        self.last_batch = 0
+        """Changes in the latest transaction."""
