@@ -33,6 +33,7 @@ class Outgoing:
 
     packet: mqtt.Publish
     on_done: Callable[[int], None]
+    was_sent: bool = False
     is_released: bool = False
 
 
@@ -65,9 +66,9 @@ class MQTTSession:
     def publish(self, topic: str, payload: bytes, qos: int, on_done: Callable[[int], None]) -> None:
         """Send a message now if there is a connection, else on the next; `on_done` gets the reason of its end."""
         packet = mqtt.Publish(False, qos, False, topic, self._free_id(), None, payload)
-        self._outgoing[packet.packet_id] = Outgoing(packet, on_done)
+        outgoing = self._outgoing[packet.packet_id] = Outgoing(packet, on_done)
         if self._write is not None:
-            self._write(mqtt.encode(packet, self.version))
+            self._send_message(outgoing, self._write)
 
     # --- the connection -----------------------------------------------------------------------------------
 
@@ -93,8 +94,7 @@ class MQTTSession:
             if outgoing.is_released:
                 write(mqtt.encode(mqtt.PubRel(packet_id), self.version))
             else:
-                outgoing.packet.dup = True
-                write(mqtt.encode(outgoing.packet, self.version))
+                self._send_message(outgoing, write)
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -121,6 +121,11 @@ class MQTTSession:
                 pass
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def _send_message(self, outgoing: Outgoing, write: Callable[[bytes], None]) -> None:
+        outgoing.packet.dup = outgoing.was_sent
+        outgoing.was_sent = True
+        write(mqtt.encode(outgoing.packet, self.version))
 
     def _on_publish(self, packet: mqtt.Publish) -> None:
         if packet.qos == 1:

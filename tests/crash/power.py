@@ -8,6 +8,7 @@ in a directory (created, renamed, removed) survive up to some change, as journal
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -163,7 +164,9 @@ def _damage_names(changes: list[Change], random: Random, damage: Damage) -> None
     kept = random.randint(0, len(changes))
     for change in reversed(changes[kept:]):
         damage.names += 1
-        if change.kind is Kind.CREATE:
+        if change.kind is Kind.CREATE and change.path.is_dir():
+            shutil.rmtree(change.path)
+        elif change.kind is Kind.CREATE:
             change.path.unlink(missing_ok=True)
         elif change.kind is Kind.RENAME:
             if change.target.exists():

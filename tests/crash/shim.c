@@ -56,6 +56,7 @@ static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static ssize_t (*real_write)(int, const void *, size_t);
 static int (*real_fsync)(int), (*real_fdatasync)(int), (*real_ftruncate)(int, off_t);
 static int (*real_rename)(const char *, const char *), (*real_unlink)(const char *);
+static int (*real_mkdir)(const char *, mode_t);
 static int (*real_openat)(int, const char *, int, ...);
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
@@ -68,6 +69,7 @@ __attribute__((constructor)) static void start(void) {
     real_ftruncate = dlsym(RTLD_NEXT, "ftruncate64");
     real_rename = dlsym(RTLD_NEXT, "rename");
     real_unlink = dlsym(RTLD_NEXT, "unlink");
+    real_mkdir = dlsym(RTLD_NEXT, "mkdir");
     real_openat = dlsym(RTLD_NEXT, "openat64");
     real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     int fd = real_openat(AT_FDCWD, path, O_RDWR | O_CLOEXEC);
@@ -234,6 +236,18 @@ OPENING(open, AT_FDCWD, const char *path, int flags)
 OPENING(open64, AT_FDCWD, const char *path, int flags)
 OPENING(openat, at, int at, const char *path, int flags)
 OPENING(openat64, at, int at, const char *path, int flags)
+
+int mkdir(const char *path, mode_t mode) {
+    if (!is_below(path) || access(path, F_OK) == 0)
+        return real_mkdir(path, mode);
+    if (refused(switches->write_error) || refused(switches->growth_error))
+        return -1;
+    pthread_mutex_lock(&lock);
+    note(CREATE, path, 0, 0, NULL, 0, NULL, 0);
+    int result = real_mkdir(path, mode);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
 
 int rename(const char *from, const char *to) {
     if (!is_below(from))
