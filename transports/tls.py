@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from functools import partial
 from typing import TYPE_CHECKING
 
 from moq.errors import ConfigError
@@ -34,8 +33,13 @@ def read_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
     Raises:
         ConfigError: as above.
     """
-    server_context(certificate, private_key)
-    return partial(context.load_cert_chain, certificate, private_key)
+    chosen = server_context(certificate, private_key)
+
+    def choose(connection: ssl.SSLObject, name: str | None, initial: ssl.SSLContext) -> None:
+        connection.context = chosen
+
+    # Not by reading the files into the context: they may have changed since, and this must not fail half-way.
+    return lambda: setattr(context, "sni_callback", choose)
 
 
 def client_context(ca: Path | None = None) -> ssl.SSLContext:

@@ -76,8 +76,11 @@ class VerifierTable:
         new_nonce: Callable[[], str],
         allows_anonymous: bool = False,
     ) -> None:
-        """`secret` makes the salts of users that do not exist: random, and the same for as long as the broker runs."""
-        self._verifiers = verifiers
+        """`secret` makes the salts of users that do not exist: random, and the same for as long as the broker runs.
+
+        `verifiers` may be replaced while it runs.
+        """
+        self.verifiers = verifiers
         self._secret = secret
         self._new_nonce = new_nonce
         self.allows_anonymous = allows_anonymous
@@ -88,7 +91,7 @@ class VerifierTable:
             name = saslprep(user_name)
         except ValueError:
             name = user_name
-        return matches(self.verifier(name), password) and name in self._verifiers
+        return matches(self.verifier(name), password) and name in self.verifiers
 
     def begin(self, method: str) -> Exchange | None:
         """See `Authenticator`."""
@@ -96,11 +99,11 @@ class VerifierTable:
 
     def verifier(self, name: str) -> Verifier:
         """The verifier of a user; one that nothing matches, but that looks like any other, if there is no such user."""
-        known = self._verifiers.get(name)
+        known = self.verifiers.get(name)
         if known is not None:
             return known
         made = hmac.digest(self._secret, name.encode(), "sha256")
-        iterations = max((verifier.iterations for verifier in self._verifiers.values()), default=DEFAULT_ITERATIONS)
+        iterations = max((verifier.iterations for verifier in self.verifiers.values()), default=DEFAULT_ITERATIONS)
         return Verifier(made[:_SALT_BYTES], iterations, hmac.digest(self._secret, made, "sha256"), made)
 
 

@@ -1,5 +1,9 @@
 """Health and metrics over HTTP: `/healthz`, `/readyz` and `/metrics`, nothing else.
 
+`/healthz` is 200 while the event loop turns: one that does not cannot say so, and whoever asks runs into a time limit.
+`/readyz` is 200 while clients should be sent here, and else 503 with the reason. The port is the first to open and the
+last to close, so that it can tell of starting and draining too.
+
 A dozen lines of HTTP/1.0 instead of a framework: three fixed answers to GET, each on a connection of its own.
 """
 
@@ -13,6 +17,8 @@ from typing import TYPE_CHECKING, Self
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from moq.server.phase import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +39,15 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every figure as Prometheus knows it."""
-        broker = self._server.broker
+        server = self._server
+        yield GaugeMetricFamily("moq_ready", "1 while clients should be sent here", int(server.obstacle is None))
+        if server.phase is Phase.STARTING:
+            return
+        reloads = CounterMetricFamily("moq_reloads", "Times the files were read again", labels=["outcome"])
+        reloads.add_metric(["done"], server.reloader.done)
+        reloads.add_metric(["failed"], server.reloader.failed)
+        yield reloads
+        broker = server.broker
         yield GaugeMetricFamily("moq_links_open", "Links that are open now", self._server.connections)
         yield GaugeMetricFamily("moq_sessions", "Sessions, connected or not", len(broker.sessions))
         yield GaugeMetricFamily("moq_subscriptions", "Subscriptions of all sessions", broker.subscriptions.count)
@@ -99,9 +113,9 @@ class HTTPListener:
         if path == b"/healthz":
             return _response("200 OK", b"ok\n")
         if path == b"/readyz":
-            if self._server.is_ready:
+            if (obstacle := self._server.obstacle) is None:
                 return _response("200 OK", b"ready\n")
-            return _response("503 Service Unavailable", b"not accepting clients\n")
+            return _response("503 Service Unavailable", f"{obstacle}\n".encode())
         if path == b"/metrics":
             return _response("200 OK", generate_latest(self._registry), "text/plain; version=0.0.4; charset=utf-8")
         return _response("404 Not Found", b"known are /healthz, /readyz, /metrics\n")

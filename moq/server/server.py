@@ -10,23 +10,23 @@ once per turn of the loop.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from typing import TYPE_CHECKING, Self
 
 from moq.broker.admission import Admission, host_of
-from moq.broker.authentication import VerifierTable
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
 from moq.broker.store import MemoryStore
 from moq.broker.system import SystemTopics
 from moq.errors import ConfigError
 from moq.reasons import Reason
-from moq.security.users import load_users
+from moq.server.drain import drain
 from moq.server.http import HTTPListener
 from moq.server.listeners import open_listeners
+from moq.server.phase import Phase
 from moq.server.pressure import Watch
 from moq.server.refused import Doorkeeper
+from moq.server.reload import Reloader, make_access, make_authenticator
 from moq.server.served import ServedLink
 from moq.version import __version__
 
@@ -46,26 +46,38 @@ class Server:
     def __init__(self, config: BrokerConfig, store: Store | None = None) -> None:
         self._config = config
         self._store = store or MemoryStore()
+        self._http: HTTPListener | None = None
         self._listeners: dict[str, Listener] = {}
         self._served: set[ServedLink] = set()
-        self._all_closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
-        self.is_ready = False
+        self.phase = Phase.STARTING
+        self.reloader = Reloader(self, config)
 
     async def __aenter__(self) -> Self:
-        """Open the listeners; on return clients can connect.
+        """Open the listeners, the one that tells how things stand first; on return clients can connect.
 
         Raises:
-            ConfigError: A port is taken or cannot be bound, or the users file cannot be used.
+            ConfigError: A port is taken or cannot be bound, or the users or access file cannot be used.
         """
+        try:
+            await self._open_http()
+            await self._start()
+        except BaseException:
+            await self._close_listeners()
+            raise
+        self.phase = Phase.READY
+        return self
+
+    async def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.clock = self._loop.time
         now = self.clock()
         environment = Environment(
             limits=self._config.limits,
             store=self._store,
-            authenticator=_authenticator(self._config),
+            access=make_access(self._config),
+            authenticator=make_authenticator(self._config),
             epoch=time.time() - now,
             now=now,
         )
@@ -75,29 +87,25 @@ class Server:
         self._doorkeeper = Doorkeeper(self._loop)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
-        try:
-            await self._listen()
-        except BaseException:
-            await self._close_listeners()
-            raise
+        async for name, listener in open_listeners(self._config, self._accept):
+            self._listeners[name] = listener
         self.arm()
-        self.is_ready = True
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Drain: accept nobody new, tell every client, wait for what is unsent, at most `drain_timeout_s`."""
-        self.is_ready = False
-        for served in list(self._served):
-            served.connection.shut_down(self.clock())
-        if self._served:
-            self._all_closed.clear()
-            try:
-                await asyncio.wait_for(self._all_closed.wait(), self._config.drain_timeout_s)
-            except TimeoutError:
-                for served in list(self._served):
-                    served.link.abort()
+        """Drain: accept nobody new, let every client go (see `drain.py`) within `drain_timeout_s`."""
+        self.phase = Phase.DRAINING
+        for name, listener in self._listeners.items():
+            if name != "quic":  # its links end with its port, so until the end it turns strangers away instead
+                await listener.close()
+        await drain(
+            self._served,
+            lambda: self._store.durable >= self._store.last,
+            self.clock,
+            timeout_s=self._config.drain_timeout_s,
+            server_reference=self._config.server_reference,
+        )
         await self._close_listeners()
         if self._timer is not None:
             self._timer.cancel()
@@ -106,7 +114,31 @@ class Server:
     @property
     def ports(self) -> dict[str, int]:
         """The port of each listener, by name: tcp, tls, quic, ws, wss, http."""
-        return {name: listener.port for name, listener in self._listeners.items()}
+        ports = {name: listener.port for name, listener in self._listeners.items()}
+        return ports if self._http is None else {**ports, "http": self._http.port}
+
+    @property
+    def listeners(self) -> Collection[Listener]:
+        """What accepts clients."""
+        return self._listeners.values()
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why clients should not be sent here now, in words; None if nothing speaks against it."""
+        if self.phase is not Phase.READY:
+            return str(self.phase.value)
+        failure = self.store_failure
+        return None if failure is None else f"the store fails: {failure}"
+
+    @property
+    def store_failure(self) -> str | None:
+        """What keeps the store from making changes safe, such as a full disk."""
+        failure: str | None = getattr(self._store, "failure", None)
+        return failure
+
+    def reload(self) -> list[str]:
+        """Read users, access list and certificates again. Returns complaints: if there is one, nothing has changed."""
+        return self.reloader.reload()
 
     @property
     def connections(self) -> int:
@@ -132,8 +164,6 @@ class Server:
         """A link is gone."""
         self._served.discard(served)
         self.admission.leave(served.host)
-        if not self._served:
-            self._all_closed.set()
         self.arm()
 
     def _on_timer(self) -> None:
@@ -143,37 +173,25 @@ class Server:
 
     def _accept(self, link: Link) -> LinkHandler:
         reason = self.admission.refusal(host_of(link.peer))
+        if self.phase is Phase.DRAINING:
+            reason = Reason.SERVER_SHUTTING_DOWN
         if reason is not None:
             return self._doorkeeper.turn_away(link, reason)
         served = ServedLink(self, link)
         self.admission.enter(served.host)
         self._served.add(served)
-        if not self.is_ready:
-            served.connection.close(Reason.SERVER_SHUTTING_DOWN)
         self.arm()
         return served
 
-    async def _listen(self) -> None:
+    async def _open_http(self) -> None:
         config = self._config
-        async for name, listener in open_listeners(config, self._accept):
-            self._listeners[name] = listener
         try:
-            self._listeners["http"] = await HTTPListener.open(config.host, config.http_port, self)
+            self._http = await HTTPListener.open(config.host, config.http_port, self)
         except OSError as error:
             raise ConfigError(f"http_port is {config.http_port}: cannot listen on {config.host}: {error}") from error
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners.values():
             await listener.close()
-
-
-def _authenticator(config: BrokerConfig) -> VerifierTable | None:
-    """What checks the logins, if there are users."""
-    if config.users_file is None:
-        return None
-    return VerifierTable(
-        load_users(config.users_file),
-        secret=secrets.token_bytes(32),
-        new_nonce=lambda: secrets.token_urlsafe(18),
-        allows_anonymous=config.allow_anonymous,
-    )
+        if self._http is not None:
+            await self._http.close()

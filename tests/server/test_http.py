@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moq.wire import PubReq, Register
-from tests.server.wire_client import PATIENCE_S
+from moq.broker.store import MemoryStore
+from moq.reasons import Reason
+from moq.server import Server
+from moq.server.http import HTTPListener
+from moq.wire import PubReq, PubSyn, Register
+from tests.server.wire_client import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from moq.server import Server
+    from moq.config import BrokerConfig
     from tests.server.wire_client import Wires
 
 
@@ -42,10 +47,58 @@ async def test_a_live_server_is_healthy_and_ready(server: Server) -> None:
     assert await get(server, "/readyz") == ("HTTP/1.0 200 OK", "ready\n")
 
 
-async def test_a_server_that_accepts_nobody_is_not_ready(server: Server) -> None:
-    server.is_ready = False
-    status, _ = await get(server, "/readyz")
-    assert status == "HTTP/1.0 503 Service Unavailable"
+UNAVAILABLE = "HTTP/1.0 503 Service Unavailable"
+
+
+async def ready_figure(server: Server) -> float:
+    _, body = await get(server, "/metrics")
+    (family,) = [family for family in text_string_to_metric_families(body) if family.name == "moq_ready"]
+    return family.samples[0].value
+
+
+async def test_a_server_that_is_starting_is_alive_and_not_ready(config: BrokerConfig) -> None:
+    server = Server(config)
+    server._http = await HTTPListener.open("127.0.0.1", 0, server)
+    try:
+        assert await get(server, "/healthz") == ("HTTP/1.0 200 OK", "ok\n")
+        assert await get(server, "/readyz") == (UNAVAILABLE, "starting\n")
+        assert await ready_figure(server) == 0
+    finally:
+        await server._http.close()
+
+
+async def test_a_server_that_drains_says_so_until_its_clients_are_gone(config: BrokerConfig, wires: Wires) -> None:
+    server = Server(dataclasses.replace(config, drain_timeout_s=PATIENCE_S))
+    await server.__aenter__()
+    client = await wires.connect(server.ports["tcp"], "alice")
+    await client.ask(Register(0, False, 1, "a"))
+    client.send(PubReq(0, False, False, 2, 1, 1, None, None, None, b"an exchange that keeps it waiting"))
+    await client.read()
+    leaving = asyncio.create_task(server.__aexit__(None, None, None))
+    await until(lambda: server.obstacle == "draining")
+    assert await get(server, "/readyz") == (UNAVAILABLE, "draining\n")
+    assert await get(server, "/healthz") == ("HTTP/1.0 200 OK", "ok\n")
+    assert await ready_figure(server) == 0
+    client.send(PubSyn(0, 1, Reason.RELEASE))
+    await leaving
+
+
+async def test_a_server_whose_store_fails_says_why_it_is_not_ready(config: BrokerConfig) -> None:
+    store = FailingStore()
+    async with Server(config, store) as server:
+        assert await ready_figure(server) == 1
+        store.failure = "no space left on device"
+        assert await get(server, "/readyz") == (UNAVAILABLE, "the store fails: no space left on device\n")
+        assert await get(server, "/healthz") == ("HTTP/1.0 200 OK", "ok\n")
+        assert await ready_figure(server) == 0
+        store.failure = None
+        assert await get(server, "/readyz") == ("HTTP/1.0 200 OK", "ready\n")
+
+
+class FailingStore(MemoryStore):
+    """A store that says that it cannot write."""
+
+    failure: str | None = None
 
 
 async def test_other_paths_and_methods_are_refused(server: Server) -> None:

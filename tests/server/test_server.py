@@ -66,7 +66,7 @@ async def test_leaving_tells_clients_that_the_server_shuts_down(config: BrokerCo
     assert await ends[0] == [ConEnd(Reason.SERVER_SHUTTING_DOWN)]
     assert await ends[1] == [ConAck(False, Reason.SERVER_SHUTTING_DOWN)]
     assert server.connections == 0
-    assert not server.is_ready
+    assert server.obstacle == "draining"
 
 
 async def test_leaving_sends_what_is_unsent(config: BrokerConfig, wires: Wires) -> None:
