@@ -19,6 +19,7 @@ from moq.client.connection import Reconnect, resolve
 from moq.errors import ConnectFailed, MoqError, RequestRefused
 from tests.crash.ledger import REFUSED, Arrived, payload_of, read_payload
 from tests.crash.mqtt_session import FIRST_REFUSAL, MQTTConnection, MQTTSession
+from tests.crash.paho_client import PahoClient
 from transports.quic.options import QUICOptions
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ def make_client(
     dialect, scheme, _ = name.split("-", 2)
     if dialect == "mmqp":
         return MMQPClient(name, place, scheme, filter_, on_message, complain)
+    if dialect == "paho":
+        return PahoClient(name, place.ports[scheme], filter_, on_message, complain)
     return MQTTClient(MQTTSession(name, MQTT_VERSIONS[dialect], filter_, on_message), place, scheme, complain)
 
 

@@ -1,4 +1,4 @@
-"""Who publishes what to whom in a run: groups of five publishers and two subscribers, every dialect and transport.
+"""Who publishes what to whom in a run: groups of six publishers and two subscribers, every dialect and transport.
 
 group g    publishers    one of each kind, each on two topics: QoS 1 and QoS 2
            subscribers   two of different kinds, of everything in the group at QoS 2, with persistent sessions
@@ -14,8 +14,8 @@ from tests.crash.ledger import Flow
 if TYPE_CHECKING:
     from typing import Self
 
-KINDS: Final = ("mmqp-quic", "mqtt5-tcp", "mmqp-tcp", "mqtt5-quic", "mqtt3-tcp")
-"""Dialect and transport; neighbours but one differ in both."""
+KINDS: Final = ("mmqp-quic", "mqtt5-tcp", "mmqp-tcp", "mqtt5-quic", "mqtt3-tcp", "paho-tcp")
+"""Dialect and transport, as the names of the clients begin."""
 QOS_NAMES: Final = {1: "at-least-once", 2: "exactly-once"}
 
 
@@ -45,7 +45,7 @@ class Plan:
         plan = cls()
         number = 0
         for group in range(groups):
-            subscribers = tuple(f"{KINDS[(group + step) % len(KINDS)]}-sub-{group}" for step in (0, 2))
+            subscribers = tuple(f"{KINDS[(group + step) % len(KINDS)]}-sub-{group}" for step in (0, 3))
             plan.subscribers |= dict.fromkeys(subscribers, f"crash/{group}/#")
             for kind in KINDS:
                 publisher = f"{kind}-pub-{group}"
