@@ -24,6 +24,7 @@ COMMANDS = {
     "types": "moq.cli.types",
     "certs": "moq.cli.certs",
     "users": "moq.cli.users",
+    "acl": "moq.cli.acl",
     "bench": "moq.bench.cli",
 }
 """The module of each command. Only the one asked for is imported: all of them together double the time to start."""

@@ -12,7 +12,7 @@ from moq.cli.exits import Exit
 from moq.cli.payload import write_line
 from moq.errors import ConfigError
 from moq.security.scram import METHOD
-from moq.security.users import FILE_NAME, MAX_BYTES, load_users, new_verifier, prepare_name, save_users
+from moq.security.users import FILE_NAME, MAX_BYTES, changing_users, load_users, new_verifier, prepare_name
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +25,7 @@ ADD_EXAMPLES = """
   moq users add alice < password.txt               takes the first line
 
 A password is never an argument, which other users of the machine could see. The password of a user that exists is
-replaced. The broker reads the file when it starts: moq broker --users-file FILE
+replaced. The broker reads the file when it starts (moq broker --users-file FILE) and on SIGHUP.
 """
 REMOVE_EXAMPLES = """
   moq users remove alice
@@ -58,10 +58,12 @@ def add_parser(commands: Commands) -> None:
 def run_add(args: argparse.Namespace) -> int:
     """Add a user with the password that is asked for."""
     path, name = _file(args), prepare_name(args.name)
-    users = load_users(path) if path.exists() else {}
-    is_known = name in users
-    users[name] = new_verifier(_new_password(name))
-    save_users(path, users)
+    if path.exists():
+        load_users(path)  # nobody is to think of a password first and then hear that the file cannot be used
+    verifier = new_verifier(_new_password(name))
+    with changing_users(path, may_be_new=True) as users:
+        is_known = name in users
+        users[name] = verifier
     connection.note(f"{'changed the password of' if is_known else 'added'} {name!r} in {path}")
     return Exit.OK
 
@@ -69,10 +71,10 @@ def run_add(args: argparse.Namespace) -> int:
 def run_remove(args: argparse.Namespace) -> int:
     """Remove a user."""
     path, name = _file(args), prepare_name(args.name)
-    users = load_users(path)
-    if users.pop(name, None) is None:
-        raise ConfigError(f"the users file {path} has no user {name!r}")
-    save_users(path, users)
+    load_users(path)  # says how to make a file that is not there
+    with changing_users(path) as users:
+        if users.pop(name, None) is None:
+            raise ConfigError(f"the users file {path} has no user {name!r}")
     connection.note(f"removed {name!r} from {path}")
     return Exit.OK
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -25,7 +27,7 @@ from moq.errors import ConfigError
 from moq.security.scram import DEFAULT_ITERATIONS, Verifier, make_verifier, saslprep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 FILE_NAME: Final = "users.toml"
 """What the file is called in a data directory."""
@@ -91,6 +93,35 @@ def load_users(path: Path) -> dict[str, Verifier]:
         return {name: _to_verifier(name, table) for name, table in tables.items()}
     except ConfigError as error:
         raise ConfigError(f"the users file {path}: {error}") from None
+
+
+@contextlib.contextmanager
+def changing_users(path: Path, *, may_be_new: bool = False) -> Iterator[dict[str, Verifier]]:
+    """The users of a file, which is replaced by what has become of them if all goes well.
+
+    One at a time: of two who change the file at once, the second one waits and sees what the first one did.
+
+    Raises:
+        ConfigError: It cannot be read or written.
+    """
+    with _locked(path):
+        users = {} if may_be_new and not path.exists() else load_users(path)
+        yield users
+        save_users(path, users)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # A file of its own: the users file is replaced, and a lock would stay with the old one.
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot lock the users file {path}: {lock}: {error.strerror}") from error
+    with os.fdopen(descriptor, "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def save_users(path: Path, users: Mapping[str, Verifier]) -> None:

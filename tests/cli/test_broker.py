@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import certs
 from moq.cli import broker as command
 from moq.cli.main import make_parser
 from moq.config import BrokerConfig
@@ -87,6 +88,56 @@ def test_settings_that_cannot_be_used_are_exit_code_2(options: tuple[str, ...], 
     assert done.returncode == 2
     assert done.stderr.decode().startswith(complaint)
     assert done.stderr.count(b"\n") == 1
+
+
+def check(tmp_path: Path, *options: str, **settings: object) -> list[str]:
+    """The complaints about a configuration file and options, without the name of the program."""
+    file = tmp_path / "moq.toml"
+    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    done = moq("broker", "--config", str(file), "--check-config", *options, MOQ_DATA_DIR=str(tmp_path / "data"))
+    assert done.returncode == (0 if done.stderr == b"moq: the settings can be used\n" else 2)
+    return [line.removeprefix("moq: ") for line in done.stderr.decode().splitlines()]
+
+
+def test_ports_that_exclude_each_other_are_named_with_their_file(tmp_path: Path) -> None:
+    rule = "each listener needs a port of its own"
+    assert check(tmp_path, "--http-port", "5000", tcp_port=5000, tls_port=5000, quic_port=5000, wss_port=0) == [
+        f"{tmp_path}/moq.toml: tls_port is 5000, which is tcp_port too; {rule}",
+        f"http_port is 5000, which is tcp_port too; {rule}",
+    ]
+
+
+def test_a_data_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    for data_dir in (in_the_way, in_the_way / "below"):
+        assert check(tmp_path, data_dir=str(data_dir)) == [
+            f"{tmp_path}/moq.toml: data_dir is '{data_dir}': {in_the_way} is not a directory"
+        ]
+    assert check(tmp_path, data_dir=str(tmp_path / "yet" / "to" / "be" / "made")) == ["the settings can be used"]
+    assert not (tmp_path / "yet").exists()
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    where = certs.ensure(tmp_path / "data")
+    assert check(tmp_path) == ["the settings can be used"]
+    where.server_key.write_bytes(where.ca_key.read_bytes())
+    (complaint,) = check(tmp_path)
+    assert complaint.startswith(
+        f"data_dir is '{tmp_path}/data': certificate {where.server} with private key {where.server_key}: "
+    )
+
+
+def test_every_complaint_is_told_and_names_setting_file_and_rule(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text('[[rule]]\nallow = ["fly"]\n')
+    first, second = check(tmp_path, "--access-file", str(access), users_file="missing.toml")
+    assert first.startswith(
+        f"{tmp_path}/moq.toml: users_file is 'missing.toml': cannot read the users file missing.toml: No such file"
+    )
+    assert second.startswith(
+        f"access_file is '{access}': the access file {access}: rule 1: allow has 'fly'; known are publish, "
+    )
 
 
 def test_every_setting_has_an_option_of_its_name() -> None:

@@ -320,17 +320,17 @@ def test_users_and_strangers_are_served_where_both_are_wanted(tmp_path: Path) ->
         assert pub(broker, "alice", "wrong").returncode == 4
 
 
-@pytest.mark.parametrize("options", [(), ("--check-config",)])
+@pytest.mark.parametrize(("options", "begins"), [((), "moq: "), (("--check-config",), "moq: users_file is '{file}': ")])
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (None, "moq: cannot read the users file {file}: No such file or directory; `moq users add NAME` makes one\n"),
-        ("[alice", "moq: the users file {file} is not TOML: "),
-        ("[alice]", "moq: the users file {file}: user 'alice' needs a table of salt, "),
+        (None, "cannot read the users file {file}: No such file or directory; `moq users add NAME` makes one\n"),
+        ("[alice", "the users file {file} is not TOML: "),
+        ("[alice]", "the users file {file}: user 'alice' needs a table of salt, "),
     ],
 )
 def test_a_users_file_that_cannot_be_used_is_one_line_and_exit_code_2(
-    tmp_path: Path, file: Path, options: tuple[str, ...], content: str | None, complaint: str
+    tmp_path: Path, file: Path, options: tuple[str, ...], begins: str, content: str | None, complaint: str
 ) -> None:
     if content is not None:
         file.write_text(content)
@@ -338,7 +338,7 @@ def test_a_users_file_that_cannot_be_used_is_one_line_and_exit_code_2(
         assert broker.wait() == 2
     assert broker.stdout == []
     assert len(broker.stderr) == 1
-    assert f"{broker.stderr[0]}\n".startswith(complaint.format(file=file))
+    assert f"{broker.stderr[0]}\n".startswith((begins + complaint).format(file=file))
 
 
 def test_with_users_a_host_may_be_bound_that_others_can_reach(file: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import stat
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from moq.errors import ConfigError
 from moq.security.scram import matches
-from moq.security.users import load_users, new_verifier, prepare_name, save_users
+from moq.security.users import changing_users, load_users, new_verifier, prepare_name, save_users
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +123,47 @@ def test_a_password_that_cannot_be_used_is_refused_without_repeating_it(password
         new_verifier(password)
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_two_who_change_the_file_at_once_both_succeed(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    verifier = new_verifier("wonder")
+    at_once = threading.Barrier(8)
+
+    def add(number: int) -> None:
+        at_once.wait()
+        with changing_users(path, may_be_new=True) as users:
+            users[f"user-{number}"] = verifier
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert load_users(path).keys() == {f"user-{number}" for number in range(8)}
+
+
+def test_a_change_that_fails_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    save_users(path, {"alice": new_verifier("wonder")})
+
+    def fail() -> None:
+        with changing_users(path) as users:
+            users.clear()
+            raise ConfigError("second thoughts")
+
+    with pytest.raises(ConfigError, match="second thoughts"):
+        fail()
+    assert load_users(path).keys() == {"alice"}
+    with changing_users(path) as users:  # the lock was given back
+        users.clear()
+
+
+def test_a_file_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    (tmp_path / ".users.toml.lock").mkdir()
+    with (
+        pytest.raises(ConfigError, match=rf"cannot lock the users file {path}: .*Is a directory"),
+        changing_users(path),
+    ):
+        pass
