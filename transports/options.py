@@ -27,6 +27,9 @@ class TransportOptions:
     connection is closed, whether it does or not."""
     backlog: int = 1024
     """Connections the kernel keeps for us between two accepts: a fleet that reconnects at once is not refused."""
+    accepts_per_turn: int = 1
+    """Connections begun in one turn of the loop, a millisecond of work each: the others wait their turn, so that a
+    storm of connections holds nobody else up for longer than that."""
 
     def __post_init__(self) -> None:
         """Refuse values no link could run with."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 from moq.broker.link import CONTROL
 from moq.errors import ConfigError, ConnectFailed
 from moq.reasons import describe
+from transports.fair import mark_new
 from transports.options import DEFAULTS
 from transports.tls import read_certificate
 
@@ -40,6 +41,10 @@ logger = logging.getLogger(__name__)
 TLS_SLICE_BYTES: Final = 64 * 1024
 """TLS is given this much at a time: asyncio does not count the ciphertext that already left its TLS layer for the
 socket, and says that it is full only with the write after. Small slices keep what is uncounted under two of them."""
+
+
+ACCEPT_AGAIN_S: Final = 1.0
+"""How long nobody is accepted after the kernel had no file descriptor or memory for another connection."""
 
 
 class Flusher:
@@ -364,23 +369,85 @@ class TCPLink(asyncio.BufferedProtocol):
 
 
 class TCPListener:
-    """A listening port. Closing it leaves the links it has accepted open."""
+    """A listening port. Closing it leaves the links it has accepted open.
 
-    def __init__(self, servers: list[asyncio.Server], port: int, context: ssl.SSLContext | None) -> None:
-        self._servers = servers
-        self.port = port
-        self._context = context
+    It accepts `accepts_per_turn` connections in a turn of the loop, where asyncio's own server accepts as many as there
+    are: hundreds that arrive together would hold up everybody else for as long as it takes to greet them all.
+    """
+
+    def __init__(self, make_link: Callable[[], TCPLink], tls: ssl.SSLContext | None, options: TransportOptions) -> None:
+        self.port = 0
+        self._make_link = make_link
+        self._tls = tls
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._greetings: set[asyncio.Task[None]] = set()
 
     def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
         """See `transports.Listener`; without TLS there is nothing to do."""
-        if self._context is None:
+        if self._tls is None:
             return lambda: None
-        return read_certificate(self._context, certificate, private_key)
+        return read_certificate(self._tls, certificate, private_key)
+
+    def bind(self, family: int, address: str, port: int) -> None:
+        """Listen on one more address."""
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((address, port))
+            sock.listen(self._options.backlog)
+        except OSError:
+            sock.close()
+            raise
+        sock.setblocking(False)
+        self.port = sock.getsockname()[1]
+        self._sockets.append(sock)
+        self._watch(sock)
 
     async def close(self) -> None:
         """Accept no more."""
-        for server in self._servers:
-            server.close()
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._sockets.clear()
+
+    def _watch(self, sock: socket.socket) -> None:
+        if sock in self._sockets:
+            self._loop.add_reader(sock, self._on_readable, sock)
+
+    def _on_readable(self, sock: socket.socket) -> None:
+        for _ in range(self._options.accepts_per_turn):
+            try:
+                accepted, _ = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of file descriptors or memory: those who wait stay in the backlog until somebody has left.
+                logger.warning("cannot accept on port %d for now: %s", self.port, _why(error))
+                self._loop.remove_reader(sock)
+                self._loop.call_later(ACCEPT_AGAIN_S, self._watch, sock)
+                return
+            mark_new(self._loop, accepted.fileno())
+            greeting = self._loop.create_task(self._greet(accepted))
+            self._greetings.add(greeting)
+            greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, accepted: socket.socket) -> None:
+        """Make a link of a connection, shaking hands first if it is TLS."""
+        options, tls = self._options, self._tls
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make_link,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=options.connect_timeout_s if tls else None,
+                ssl_shutdown_timeout=options.close_timeout_s if tls else None,
+            )
+        except OSError as error:  # of TLS, too
+            logger.info("a connection to port %d did not come about: %s", self.port, _why(error))
 
 
 async def serve(
@@ -397,29 +464,16 @@ async def serve(
         ConfigError: the host is unknown or the port cannot be had.
     """
     loop = asyncio.get_running_loop()
-    make_link = _link_maker(accept, tls, options)
-
-    servers: list[asyncio.Server] = []
+    listener = TCPListener(_link_maker(accept, tls, options), tls, options)
     try:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for address in dict.fromkeys(str(info[4][0]) for info in infos):
-            server = await loop.create_server(
-                make_link,
-                address,
-                port,
-                ssl=tls,
-                backlog=options.backlog,
-                ssl_handshake_timeout=options.connect_timeout_s if tls else None,
-                ssl_shutdown_timeout=options.close_timeout_s if tls else None,
-            )
-            servers.append(server)
+        for family, address in dict.fromkeys((info[0], str(info[4][0])) for info in infos):
             # With port 0 the first address picks, and the others follow it.
-            port = server.sockets[0].getsockname()[1]
+            listener.bind(family, address, listener.port or port)
     except (OSError, UnicodeError) as error:
-        for server in servers:
-            server.close()
+        await listener.close()
         raise ConfigError(f"cannot listen on {_url(host, port, tls)}: {_why(error)}") from error
-    return TCPListener(servers, port, tls)
+    return listener
 
 
 async def connect(

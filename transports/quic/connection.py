@@ -13,6 +13,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from transports.fair import NEW_FOR_S
 from transports.quic.engine import (
     Closed,
     ConnectionIdIssued,
@@ -95,6 +96,7 @@ class Connection:
         self._is_closed = False
         self._farewell: list[tuple[bytes, Address]] = []
         self._late_datagrams = 0
+        self.is_new_until = time.monotonic() + NEW_FOR_S
         self._refusals = 0
         self._is_released = False
         self._keep_alive_s = options.keep_alive_s if endpoint.is_client else None

@@ -6,6 +6,9 @@
 
 Reads and flushes are batched by turns of the event loop and never by a timer, so a lone packet leaves as soon as
 the loop comes round. A full socket stops the engines from making more datagrams instead of dropping what they made.
+
+A step of a handshake takes one or two milliseconds, so a server takes one at a time and then a break as long: those
+who connect together wait for each other, and nobody else waits for them all.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from transports.quic.packets import CID_BYTES, LONG_HEADER, maybe_long_header
+from transports.fair import EVENTS_PER_TURN
+from transports.quic.packets import CID_BYTES, LONG_HEADER, SMALLEST_INITIAL, maybe_long_header
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 MAX_QUEUED_DATAGRAMS = 4096
 """Held while the socket is full; past it the oldest is dropped and QUIC sends it again."""
+
+MAX_HANDSHAKE_DATAGRAMS = 1024
+"""Held until the handshakes before them have had their turn; past it they are dropped and QUIC sends them again."""
 
 
 class Endpoint:
@@ -49,6 +56,11 @@ class Endpoint:
         self._dirty: dict[Connection, None] = {}
         self._is_scheduled = False
         self._queue: deque[tuple[bytes, Address]] = deque(maxlen=MAX_QUEUED_DATAGRAMS)
+        self._handshakes: deque[tuple[bytes, Address]] = deque()
+        self._waiting_cids: set[bytes] = set()
+        """Of connections with datagrams in there: what follows them waits too, for it cannot be read before."""
+        self._has_shaken = False
+        """True from a handshake's step to the next turn of the loop."""
         self._is_closed = False
         loop.add_reader(socket.fileno(), self._on_readable)
 
@@ -90,6 +102,7 @@ class Endpoint:
         self._is_closed = True
         dropped = self.all()
         self.connections.clear()
+        self._handshakes.clear()
         self._dirty.clear()
         self.loop.remove_reader(self._socket.fileno())
         if self._queue:
@@ -113,15 +126,31 @@ class Endpoint:
                 break
             datagrams, address = read
             for datagram in datagrams:
-                budget -= len(datagram)
+                # A small one takes as long as a large one.
+                budget -= max(len(datagram), SMALLEST_INITIAL)
             budget -= 1
             self._deliver(datagrams, address, now, touched)
         if self._socket.is_refused:
             self._refused()
-        for connection in touched:
+        self._handle(touched)
+
+    def _handle(self, touched: dict[Connection, None]) -> None:
+        for connection in self._in_turn(touched, time.monotonic()):
             connection.handle_events()
             self._dirty[connection] = None
         self._flush_dirty()
+
+    def _in_turn(self, connections: dict[Connection, None], now: float) -> list[Connection]:
+        """Those of some connections whose turn it is; the others are flushed, and so handled, in the turns after.
+
+        New ones wait for each other and nobody else for them: see `transports.fair`.
+        """
+        if self.is_client or len(connections) <= EVENTS_PER_TURN:
+            return list(connections)
+        new = [connection for connection in connections if now < connection.is_new_until]
+        later = dict.fromkeys(new[EVENTS_PER_TURN:])
+        self._dirty |= later
+        return [connection for connection in connections if connection not in later]
 
     def _deliver(self, datagrams: list[bytes], address: Address, now: float, touched: dict[Connection, None]) -> None:
         """Give each run of datagrams for one connection id to its connection."""
@@ -134,15 +163,50 @@ class Endpoint:
                 continue
             cid = first[1 : 1 + CID_BYTES]
             stop += 1
-            if first[0] & LONG_HEADER:
-                connection = self._by_long_header(first, address)
-            else:
-                connection = self.connections.get(cid)
-                while stop < len(datagrams) and datagrams[stop][1 : 1 + CID_BYTES] == cid:
-                    stop += 1
+            if first[0] & LONG_HEADER or cid in self._waiting_cids:
+                self._shake_hands(first, address, now, touched)
+                continue
+            connection = self.connections.get(cid)
+            while stop < len(datagrams) and datagrams[stop][1 : 1 + CID_BYTES] == cid:
+                stop += 1
             if connection is not None:
                 connection.receive(datagrams[start:stop] if stop - start < len(datagrams) else datagrams, address, now)
                 touched[connection] = None
+
+    def _shake_hands(self, datagram: bytes, address: Address, now: float, touched: dict[Connection, None]) -> None:
+        """Take a datagram of a handshake, or keep it until those before it have been taken."""
+        if self._accept is None:
+            self._take(datagram, address, now, touched)  # a client's one handshake holds nobody up
+        elif not self._has_shaken:
+            self._has_shaken = True
+            self.loop.call_soon(self._next_handshake)
+            self._take(datagram, address, now, touched)
+        elif len(self._handshakes) < MAX_HANDSHAKE_DATAGRAMS:
+            self._handshakes.append((datagram, address))
+            self._waiting_cids.add(_destination(datagram))
+
+    def _next_handshake(self) -> None:
+        """Another turn of the loop, another datagram."""
+        self._has_shaken = bool(self._handshakes) and not self._is_closed
+        if not self._has_shaken:
+            self._waiting_cids.clear()
+            return
+        touched: dict[Connection, None] = {}
+        self._is_scheduled = True  # as in `_on_readable`
+        started_at = time.monotonic()
+        self._take(*self._handshakes.popleft(), started_at, touched)
+        self._handle(touched)
+        # As much time as it took is for the others.
+        self.loop.call_later(time.monotonic() - started_at, self._next_handshake)
+
+    def _take(self, datagram: bytes, address: Address, now: float, touched: dict[Connection, None]) -> None:
+        if datagram[0] & LONG_HEADER:
+            connection = self._by_long_header(datagram, address)
+        else:
+            connection = self.connections.get(_destination(datagram))
+        if connection is not None:
+            connection.receive([datagram], address, now)
+            touched[connection] = None
 
     def _by_long_header(self, datagram: bytes, address: Address) -> Connection | None:
         header = maybe_long_header(datagram)
@@ -171,7 +235,7 @@ class Endpoint:
     def _flush_dirty(self) -> None:
         now = time.monotonic()
         dirty, self._dirty = self._dirty, {}
-        for connection in dirty:
+        for connection in self._in_turn(dirty, now):
             self.flush(connection, now)
         # What handlers wrote meanwhile has its turn next, or once a full socket has room.
         self._is_scheduled = bool(self._dirty)
@@ -204,3 +268,11 @@ class Endpoint:
         if not self._queue:
             self.loop.remove_writer(self._socket.fileno())
             self._flush_dirty()
+
+
+def _destination(datagram: bytes) -> bytes:
+    """The connection id a datagram is for; a short header does not say how long it is, but it is one of ours."""
+    if datagram[0] & LONG_HEADER:
+        header = maybe_long_header(datagram)
+        return header.destination_cid if header is not None else b""
+    return datagram[1 : 1 + CID_BYTES]
