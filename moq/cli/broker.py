@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -18,6 +19,7 @@ from moq.cli.exits import Exit
 from moq.cli.payload import write_line
 from moq.config import QUIC_ENGINES, WEBSOCKET_PORT, WSS_PORT, BrokerConfig, load_config
 from moq.security.users import load_users
+from transports.fair import FairLoop
 
 if TYPE_CHECKING:
     from moq.cli.connection import Commands
@@ -90,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
         connection.note("the settings can be used")
         return Exit.OK
     _log_to_stderr(args.log_level)
-    asyncio.run(_serve(config))
+    with asyncio.Runner(loop_factory=FairLoop) as runner:
+        runner.run(_serve(config))
     return Exit.OK
 
 
@@ -108,6 +111,9 @@ async def _serve(config: BrokerConfig) -> None:
 
     stop = _stop_on_signals()
     async with Server(config) as server:
+        # What is there now stays: a collection that looked at all of it again would hold everybody up for 25 ms.
+        gc.collect()
+        gc.freeze()
         write_line(json.dumps({"event": "ready", **server.ports}))
         addresses = ", ".join(f"{name} {config.host}:{port}" for name, port in server.ports.items())
         logger.info("listening on %s; data in %s", addresses, config.data_dir)
