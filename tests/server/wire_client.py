@@ -55,6 +55,9 @@ class WireClient:
         await self.close()
         return packets
 
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(OSError):  # the server may have been faster
