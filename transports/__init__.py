@@ -135,8 +135,12 @@ async def serve(
     options: TransportOptions = DEFAULTS,
     quic_engine: str = "aioquic",
     web_origins: Sequence[str] = (),
+    refusal: Callable[[str], str | None] = lambda peer: None,
 ) -> Listener:
     """Accept links of one scheme; `tls`, `wss` and `quic` need a certificate and its key.
+
+    Where a handshake is long and a refusal short, on QUIC, `refusal` is asked first: for the address of a client it
+    says why it is refused, or None. Elsewhere refusing is for `accept`.
 
     Raises:
         ConfigError: the scheme, the certificate or the address cannot be used.
@@ -164,6 +168,7 @@ async def serve(
             private_key=private_key,
             options=options,
             engine=quic_engine,
+            refusal=refusal,
         )
     context = tls.server_context(certificate, private_key)
     if scheme == "tls":

@@ -37,7 +37,7 @@ MIN_FRAME_BYTES: Final = 1024 * 1024
 
 
 async def open_listeners(
-    config: BrokerConfig, accept: Callable[[Link], LinkHandler]
+    config: BrokerConfig, accept: Callable[[Link], LinkHandler], refusal: Callable[[str], str | None]
 ) -> AsyncIterator[tuple[str, transports.Listener]]:
     """Open them one by one: what was given is the caller's to close, also if the next one fails.
 
@@ -60,6 +60,7 @@ async def open_listeners(
                 options=options[scheme],
                 quic_engine=config.quic_engine,
                 web_origins=origins,
+                refusal=refusal,
             )
         except (OSError, ConfigError) as error:
             raise ConfigError(f"{SETTINGS[scheme]} is {port}: {error}") from error

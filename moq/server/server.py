@@ -19,7 +19,7 @@ from moq.broker.environment import Environment
 from moq.broker.store import MemoryStore
 from moq.broker.system import SystemTopics
 from moq.errors import ConfigError
-from moq.reasons import Reason
+from moq.reasons import Reason, describe
 from moq.server.drain import drain
 from moq.server.http import HTTPListener
 from moq.server.listeners import open_listeners
@@ -87,7 +87,7 @@ class Server:
         self._doorkeeper = Doorkeeper(self._loop)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
-        async for name, listener in open_listeners(self._config, self._accept):
+        async for name, listener in open_listeners(self._config, self._accept, self._refusal):
             self._listeners[name] = listener
         self.arm()
 
@@ -170,6 +170,11 @@ class Server:
         self._timer = self._armed_for = None
         self.broker.handle_timeout(self.clock())
         self.arm()
+
+    def _refusal(self, peer: str) -> str | None:
+        """Why a client at this address would be turned away, before any work is done for it."""
+        reason = self.admission.refusal(host_of(peer))
+        return describe(reason) if reason is not None else None
 
     def _accept(self, link: Link) -> LinkHandler:
         reason = self.admission.refusal(host_of(link.peer))

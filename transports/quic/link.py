@@ -52,7 +52,7 @@ class QUICLink:
         self.alpn = alpn
         self.is_resumed = is_resumed
         """True if the handshake was shortened by a session ticket."""
-        self.peer = _format(connection.address)
+        self.peer = format_address(connection.address)
         self._control = QUICLane(self, CONTROL, CONTROL, is_shared=True)
         self.control: Lane = self._control
         self._connection = connection
@@ -359,6 +359,7 @@ class QUICLink:
         return self._engine.stats()
 
 
-def _format(address: tuple[object, ...]) -> str:
+def format_address(address: tuple[object, ...]) -> str:
+    """An address as `Link.peer` has it."""
     host, port = address[0], address[1]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

@@ -13,9 +13,10 @@ from moq.reasons import Reason
 from transports.quic.connection import Connection
 from transports.quic.endpoint import Endpoint
 from transports.quic.engine import load_engine
-from transports.quic.link import QUICLink
+from transports.quic.link import QUICLink, format_address
 from transports.quic.options import QUICOptions
 from transports.quic.packets import SMALLEST_INITIAL, encode_version_negotiation
+from transports.quic.refusal import encode_refusal
 from transports.quic.retry import Retry
 from transports.quic.sockets import UDPSocket
 from transports.quic.tickets import TicketStore
@@ -36,12 +37,19 @@ logger = logging.getLogger(__name__)
 class Listener:
     """A port that accepts links until it is closed."""
 
-    def __init__(self, engine: EngineModule, accept: Callable[[Link], LinkHandler], options: QUICOptions) -> None:
+    def __init__(
+        self,
+        engine: EngineModule,
+        accept: Callable[[Link], LinkHandler],
+        options: QUICOptions,
+        refusal: Callable[[str], str | None],
+    ) -> None:
         """It needs a certificate, by `read_certificate`, and an address, by `bind`."""
         self.port = 0
         self._engine = engine
         self._engines: ServerEngines
         self._accept = accept
+        self._refusal = refusal
         self._options = options
         self._retry = Retry() if options.retry else None
         self._endpoints: list[Endpoint] = []
@@ -109,6 +117,9 @@ class Listener:
                 endpoint.send([(validated, address)] if validated else [])
                 return None
             original_cid, retry_cid = validated.original_cid, header.destination_cid
+        if (reason := self._refusal(format_address(address))) is not None:
+            endpoint.send([(encode_refusal(header, reason), address)])
+            return None
         return self._admit(endpoint, header, original_cid, retry_cid, address)
 
     def _admit(
@@ -155,16 +166,18 @@ async def serve(
     private_key: Path,
     options: TransportOptions | None = None,
     engine: str = "aioquic",
+    refusal: Callable[[str], str | None] = lambda peer: None,
 ) -> Listener:
     """Accept QUIC links on every address of `host`; port 0 takes a free one.
 
-    `accept` is called for each link whose handshake is complete and gives it its handler.
+    `accept` is called for each link whose handshake is complete and gives it its handler. Before the handshake
+    `refusal` says, for the address of a client, why it is refused, if it is.
 
     Raises:
         ConfigError: the certificate, the address or the engine cannot be used.
     """
     chosen = QUICOptions.of(options) if options is not None else QUICOptions()
-    listener = Listener(load_engine(engine), accept, chosen)
+    listener = Listener(load_engine(engine), accept, chosen, refusal)
     listener.read_certificate(certificate, private_key)()
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(

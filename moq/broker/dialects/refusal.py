@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moq.broker.dialects.mqtt import MQTTConnection
-from moq.broker.dialects.mqtt_connect import RETURN_CODES
+from moq.broker.dialects.mqtt_connect import CONNACK_REASONS, RETURN_CODES
 from moq.broker.dialects.recognise import recognise
 from moq.errors import ProtocolError
 from moq.wire import ConAck, encode, mqtt
@@ -36,5 +36,5 @@ def refusal_words(alpn: str, first: bytes, reason: Reason) -> bytes | None:
         version = protocol_version(first, *header)
     except ProtocolError:
         return b""
-    code = reason if version == mqtt.VERSION_5 else RETURN_CODES[reason]
+    code = CONNACK_REASONS.get(reason, reason) if version == mqtt.VERSION_5 else RETURN_CODES[reason]
     return mqtt.encode(mqtt.ConnAck(False, code), version)
