@@ -71,6 +71,7 @@ class Members:
 
     def __init__(self, operation: Operation, max_topics: int, *, keeps_order: bool = False) -> None:
         self._operation = operation
+        self._sums = operation in (Operation.SUM, Operation.AVG)
         self._max_topics = max_topics
         self._members: dict[str, _Member] = {}
         self._numbers = count()
@@ -141,10 +142,6 @@ class Members:
         least = self._ranking.first()
         assert least is not None
         return least[0] if self._operation is Operation.MIN else least[0].copy_negate()
-
-    @property
-    def _sums(self) -> bool:
-        return self._operation in (Operation.SUM, Operation.AVG)
 
     def _note_joined(self, topic: str) -> None:
         self.membership += 1
