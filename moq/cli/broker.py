@@ -18,11 +18,11 @@ from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.cli.payload import write_line
 from moq.config import QUIC_ENGINES, WEBSOCKET_PORT, WSS_PORT, BrokerConfig, load_config
-from moq.security.users import load_users
 from transports.fair import FairLoop
 
 if TYPE_CHECKING:
     from moq.cli.connection import Commands
+    from moq.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ EXAMPLES = """
   moq broker --host 0.0.0.0 --users-file .moq/users.toml
   moq broker --limit max_inflight=100 --limit max_packet_bytes=1000000
 
-One JSON line on stdout says when connections are accepted, and on which ports. SIGTERM or Ctrl-C lets what is unsent
-leave and exits 0; a second one ends at once.
+One JSON line on stdout says when connections are accepted, and on which ports. SIGHUP reads users, access list and
+certificates again. SIGTERM or Ctrl-C lets clients go and exits 0; a second one ends at once.
 """
 
 SETTINGS = tuple(field.name for field in fields(BrokerConfig) if field.name != "limits")
@@ -87,14 +87,20 @@ def run(args: argparse.Namespace) -> int:
     overrides = {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
     config = load_config(args.config, overrides | {"limits": dict(args.limit)}, {"data_dir": connection.data_dir()})
     if args.check_config:
-        if config.users_file is not None:
-            load_users(config.users_file)
-        connection.note("the settings can be used")
-        return Exit.OK
+        return _check(config, args)
     _log_to_stderr(args.log_level)
     with asyncio.Runner(loop_factory=FairLoop) as runner:
         runner.run(_serve(config))
     return Exit.OK
+
+
+def _check(config: BrokerConfig, args: argparse.Namespace) -> int:
+    from moq.cli.check_config import complaints  # a broker that starts finds out by itself
+
+    found = complaints(config, args)
+    for complaint in found or ["the settings can be used"]:
+        connection.note(complaint)
+    return Exit.USAGE if found else Exit.OK
 
 
 def _log_to_stderr(level: str) -> None:
@@ -109,7 +115,7 @@ def _log_to_stderr(level: str) -> None:
 async def _serve(config: BrokerConfig) -> None:
     from moq.server import Server  # the other commands start without it
 
-    stop = _stop_on_signals()
+    stop, hang_up = _stop_on_signals(), _hang_up_on_signal()
     async with Server(config) as server:
         # What is there now stays: a collection that looked at all of it again would hold everybody up for 25 ms.
         gc.collect()
@@ -117,8 +123,29 @@ async def _serve(config: BrokerConfig) -> None:
         write_line(json.dumps({"event": "ready", **server.ports}))
         addresses = ", ".join(f"{name} {config.host}:{port}" for name, port in server.ports.items())
         logger.info("listening on %s; data in %s", addresses, config.data_dir)
+        reloading = asyncio.create_task(_reload(server, hang_up))
         await stop.wait()
-        logger.info("stopping: no new connections, sending what is left")
+        reloading.cancel()
+        logger.info("stopping: no new connections, letting %d go", server.connections)
+
+
+async def _reload(server: Server, hang_up: asyncio.Event) -> None:
+    """Read the files again each time somebody asks for it."""
+    while True:
+        await hang_up.wait()
+        hang_up.clear()
+        complaints = server.reload()
+        for complaint in complaints:
+            logger.error("not reloaded, the old settings stay: %s", complaint)
+        if not complaints:
+            logger.info("reloaded users, access list and certificates")
+
+
+def _hang_up_on_signal() -> asyncio.Event:
+    """An event that SIGHUP sets; also before the broker is ready and after it has begun to stop, it ends nothing."""
+    hang_up = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up.set)
+    return hang_up
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -1,7 +1,7 @@
 """How the clients of a broker that stops are let go: exchanges first, then a goodbye, then the end.
 
-    settle ── no exchange of QoS 1 or 2 under way, or SETTLE_S over ──► goodbye ── sent ──► closed
-                                                                                     └── timeout_s over ──► aborted
+    settle ── no exchange of QoS 1 or 2 under way, or a fifth of the time over ──► goodbye ── sent ──► closed
+                                                                                        └── time over ──► aborted
 
 Each connection goes as soon as it has settled, so publishers between two messages leave first and what is under way
 dries up instead of being replaced. What cannot be settled in time is not lost: the store has it, or its sender has,
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from moq.server.served import ServedLink
 
-SETTLE_S: Final = 1.0
-"""How long clients have to end their exchanges, but never more than half of the whole time. Several round trips: a
-client that takes longer is stuck, and would be told nothing if it were waited for until the end."""
+SETTLE_SHARE: Final = 0.2
+"""How much of the time clients have to end their exchanges: a second of the default. The rest is for the goodbye, which
+a client that is stuck would not get if it were waited for until the end."""
 
 POLL_S: Final = 0.005
 """Nothing tells that an exchange has ended: it is looked at this often, while the broker stops."""
@@ -47,7 +47,7 @@ async def drain(
                 leaving.add(served)
                 served.connection.shut_down(clock(), server_reference)
 
-    while links and clock() < began + min(SETTLE_S, timeout_s / 2):
+    while links and clock() < began + timeout_s * SETTLE_SHARE:
         if is_durable():
             say_goodbye(to_all=False)
         await asyncio.sleep(POLL_S)

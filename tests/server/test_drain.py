@@ -117,13 +117,16 @@ async def test_an_exchange_under_way_ends_before_the_goodbye(leaving: Leaving, w
     assert session is None or session.outbound.load == 0
 
 
-async def test_who_does_not_end_its_exchange_is_told_all_the_same(leaving: Leaving, wires: Wires) -> None:
+async def test_who_does_not_end_its_exchange_is_told_all_the_same(config: BrokerConfig, wires: Wires) -> None:
+    leaving = Leaving(Server(dataclasses.replace(config, drain_timeout_s=1.0)))
+    await leaving.server.__aenter__()
     client = await wires.connect(leaving.server.ports["tcp"], "undecided")
     await client.ask(Register(0, False, 1, "a"))
     client.send(PubReq(0, False, False, 2, 7, 1, None, None, None, b"x"))
     assert await client.read() == PubSyn(0, 7, Reason.SUCCESS)
     await leaving.begin()
     assert await client.read_to_the_end() == [ConEnd(Reason.SERVER_SHUTTING_DOWN)]
+    await leaving.end()
 
 
 async def test_clients_of_mqtt_5_are_sent_elsewhere(patient: BrokerConfig) -> None:

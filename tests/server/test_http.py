@@ -68,7 +68,7 @@ async def test_a_server_that_is_starting_is_alive_and_not_ready(config: BrokerCo
 
 
 async def test_a_server_that_drains_says_so_until_its_clients_are_gone(config: BrokerConfig, wires: Wires) -> None:
-    server = Server(dataclasses.replace(config, drain_timeout_s=PATIENCE_S))
+    server = Server(dataclasses.replace(config, drain_timeout_s=100 * PATIENCE_S))
     await server.__aenter__()
     client = await wires.connect(server.ports["tcp"], "alice")
     await client.ask(Register(0, False, 1, "a"))
