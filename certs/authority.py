@@ -114,7 +114,7 @@ def ensure(data_dir: Path, now: datetime | None = None) -> CertificatePaths:
 
 
 def renew(data_dir: Path, now: datetime | None = None, *, authority: bool = False) -> CertificatePaths:
-    """Replace the server certificate, and with `authority` the authority too; restart the broker to use them.
+    """Replace the server certificate, and with `authority` the authority too; a broker uses them from SIGHUP on.
 
     A new authority is a stranger to clients that hold a copy of the old `ca.pem`.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from moq.broker.access import Action, Identity
 from moq.errors import ConfigError
-from moq.security.access import AccessList, Rule, Rules, covers, load_rules, overlaps, to_pattern
+from moq.security.access import RIGHTS, SHORTHANDS, AccessList, Rule, Rules, covers, load_rules, overlaps, to_pattern
 from moq.topics import filter_error, matches
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALICE = Identity("phone", "alice")
 BOB = Identity("laptop", "bob")
@@ -287,3 +284,14 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> Non
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the access file .*access.toml: No such file"):
         load_rules(tmp_path / "access.toml")
+
+
+def test_the_reference_has_every_right_and_an_example_that_can_be_used(read: Reader) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "access.md").read_text()
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    rules = read(example)
+    assert len(rules.rules) == 4
+    assert allows(rules, ALICE, Action.PUBLISH, "home/alarm")
+    assert not allows(rules, BOB, Action.PUBLISH, "home/alarm")
+    for word in (*RIGHTS, *SHORTHANDS):
+        assert f"| `{word}` | " in page
