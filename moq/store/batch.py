@@ -42,9 +42,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Remove the oldest of a queue."""
+    """Remove the oldest of a queue after a number."""
 
     queue: int
+    after: int
     messages: int
     size: int
     then: Callable[[int, int], None]
@@ -52,10 +53,11 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove some of what has expired; `then` hears queue, number and size of each, and whether that was all."""
+    """Remove some of what has expired; `then` hears queue and size of each, and whether that was all."""
 
     before: float
-    then: Callable[[list[tuple[int, int, int]], bool], None]
+    skip: tuple[int, ...]
+    then: Callable[[list[tuple[int, int]], bool], None]
 
 
 Question = Read | Trim | Sweep

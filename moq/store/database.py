@@ -48,10 +48,20 @@ _COUNTS: Final = """
     SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM subscription), (SELECT count(*) FROM topic),
         (SELECT count(*) FROM retained), (SELECT count(*) FROM delivery)"""
 
-_REMOVE_ORPHANS: Final = (
+_IS_CONSISTENT: Final = """
+    SELECT (SELECT total(refs) FROM message) = (SELECT count(*) FROM delivery)
+        AND NOT EXISTS (SELECT 1 FROM delivery WHERE queue NOT IN (SELECT id FROM queue))"""
+
+_REPAIRS: Final = (
     ("deliveries without a queue", "DELETE FROM delivery WHERE queue NOT IN (SELECT id FROM queue)"),
     ("deliveries without a message", "DELETE FROM delivery WHERE message NOT IN (SELECT id FROM message)"),
     ("messages without a delivery", "DELETE FROM message WHERE id NOT IN (SELECT message FROM delivery)"),
+    (
+        "wrong counts of deliveries",
+        """UPDATE message SET refs = counted.refs
+        FROM (SELECT message, count(*) AS refs FROM delivery GROUP BY message) AS counted
+        WHERE counted.message = id AND message.refs <> counted.refs""",
+    ),
 )
 
 
@@ -177,7 +187,7 @@ class Database:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("UPDATE run SET ended_clean = 0")
         if not was_clean:
-            self._remove_orphans()
+            self._repair()
         self._open_spool()
         connection.execute("DELETE FROM queue WHERE NOT EXISTS (SELECT 1 FROM delivery WHERE queue = queue.id)")
         connection.execute("COMMIT")
@@ -189,11 +199,13 @@ class Database:
         if faults:
             raise sqlite3.DatabaseError("; ".join(faults).replace("\n", " "))
 
-    def _remove_orphans(self) -> None:
-        """Transactions do not leave any, but a damaged file that was repaired by hand may have some."""
-        for what, statement in _REMOVE_ORPHANS:
+    def _repair(self) -> None:
+        """Bring deliveries and messages together: transactions never part them, a person who mends a file may."""
+        if self.connection.execute(_IS_CONSISTENT).fetchone()[0]:
+            return
+        for what, statement in _REPAIRS:
             if count := self.connection.execute(statement).rowcount:
-                logger.warning("%s: removed %d %s", self.path, count, what)
+                logger.warning("%s: put right %d %s", self.path, count, what)
 
     def _open_spool(self) -> None:
         """Remove files nobody names, and what names files that are not there: it could never be delivered."""

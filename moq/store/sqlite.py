@@ -36,7 +36,7 @@ from moq.store.rows import FACTS
 from moq.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
     from pathlib import Path
 
     from moq.broker.message import Message
@@ -94,6 +94,8 @@ class SQLiteStore:
         self._safe: deque[Batch] = deque()
         """Filled by the writer's thread."""
         self._progressed = threading.Event()
+        self._sweeps: list[set[int]] = []
+        """For each sweep under way the queues it skips: those read since are partly in memory too."""
 
     def open(self) -> Recovered:
         """Lock the directory, recover and start; raises `ConfigError` or `StoreError` with what is wrong where."""
@@ -162,15 +164,15 @@ class SQLiteStore:
 
     def _cut(self) -> None:
         batch = self._batch
-        if self._at_writer is None and not self._waiting and batch.is_empty():
-            self.durable = self.last
-            batch.first = self.last
-            return
-        if self._at_writer is None or batch.rows >= MAX_BATCH_ROWS or batch.payload_bytes >= MAX_BATCH_BYTES:
+        is_next = self._at_writer is None and not self._waiting
+        if batch.is_empty():
+            if is_next:
+                self.durable = batch.first = self.last
+        elif is_next or batch.rows >= MAX_BATCH_ROWS or batch.payload_bytes >= MAX_BATCH_BYTES:
             batch.last = self.last
             self._waiting.append(batch)
             self._batch = Batch(self.last)
-        if self._at_writer is None:
+        if self._at_writer is None and self._waiting:
             self._at_writer = self._waiting.popleft()
             self._writer.hand_over(self._at_writer)
 
@@ -240,32 +242,37 @@ class SQLiteStore:
             self._batch.remove(queue, number)
         self._changed()
 
-    def trim(self, owner: str, messages: int, size: int, then: Callable[[int, int], None]) -> None:
+    def trim(self, owner: str, after: int, messages: int, size: int, then: Callable[[int, int], None]) -> None:
         """See `Store`."""
-        self._batch.ask(Trim(self._queues.get(owner, 0), messages, size, then))
+        self._batch.ask(Trim(self._queues.get(owner, 0), after, messages, size, then))
         self._changed()
 
-    def sweep(self, before: float, then: Callable[[list[tuple[str, int, int]]], None]) -> None:
-        """See `Store`. A large sweep takes several transactions; `then` hears of all of it at the end."""
-        gone: list[tuple[str, int, int]] = []
+    def sweep(self, before: float, skip: Collection[str], then: Callable[[list[tuple[str, int]]], None]) -> None:
+        """See `Store`. A large sweep takes several transactions, so that others come in between; each is told of."""
+        skipped = {self._queues[owner] for owner in skip if owner in self._queues}
 
-        def on_slice(some: list[tuple[int, int, int]], is_last: bool) -> None:
-            owners = self._owners
-            gone.extend((owners[queue], number, size) for queue, number, size in some if queue in owners)
+        def sweep_slice() -> None:
+            self._batch.ask(Sweep(before, tuple(skipped), on_slice))
+            self._changed()
+
+        def on_slice(gone: list[tuple[int, int]], is_last: bool) -> None:
+            then([(self._owners[queue], size) for queue, size in gone if queue in self._owners])
             if is_last:
-                then(gone)
+                self._sweeps.remove(skipped)
             else:
-                self._batch.ask(Sweep(before, on_slice))
-                self._changed()
+                sweep_slice()
 
-        self._batch.ask(Sweep(before, on_slice))
-        self._changed()
+        self._sweeps.append(skipped)
+        sweep_slice()
 
     def read(
         self, owner: str, after: int, messages: int, size: int, then: Callable[[list[DeliveryRecord], bool], None]
     ) -> None:
         """See `Store`."""
-        self._batch.ask(Read(self._queues.get(owner, 0), after, messages, size, then))
+        queue = self._queues.get(owner, 0)
+        for skipped in self._sweeps:
+            skipped.add(queue)
+        self._batch.ask(Read(queue, after, messages, size, then))
         if not self._is_announced:
             self._announce()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROWS_PER_STATEMENT: Final = 2_048
 """At most 11 columns each: below the 32,766 variables every build of SQLite allows."""
 
-SWEEP_SLICE: Final = 10_000
+SWEEP_SLICE: Final = 5_000
 """Expired deliveries removed in one transaction, which therefore ends within a fraction of a second."""
 
 DROP_SLICE: Final = 5_000
@@ -81,7 +81,8 @@ _TRIM: Final = """
     WITH RECURSIVE gone (number, messages, size) AS (
         SELECT * FROM (
             SELECT number, 1, size FROM delivery
-            WHERE queue = :queue AND packet_id = 0 AND (:messages > 0 OR :size > 0) ORDER BY number LIMIT 1
+            WHERE queue = :queue AND number > :after AND packet_id = 0 AND (:messages > 0 OR :size > 0)
+            ORDER BY number LIMIT 1
         )
         UNION ALL
         SELECT delivery.number, gone.messages + 1, gone.size + delivery.size
@@ -92,12 +93,13 @@ _TRIM: Final = """
         WHERE gone.messages < :messages OR gone.size < :size
     )
     SELECT ifnull(max(number), 0), count(*), ifnull(max(size), 0) FROM gone"""
-_REMOVE_UP_TO: Final = "DELETE FROM delivery WHERE queue = ? AND number <= ? AND packet_id = 0"
+_REMOVE_UP_TO: Final = "DELETE FROM delivery WHERE queue = ? AND number > ? AND number <= ? AND packet_id = 0"
 
 _SWEEP: Final = f"""
     SELECT json_group_array(json_array(queue, number, size)) FROM (
         SELECT queue, number, size FROM delivery
-        WHERE expires_at IS NOT NULL AND expires_at <= ? AND packet_id = 0 LIMIT {SWEEP_SLICE}
+        WHERE expires_at IS NOT NULL AND expires_at <= ? AND packet_id = 0
+            AND queue NOT IN (SELECT value FROM json_each(?)) LIMIT {SWEEP_SLICE}
     )"""
 
 _CLEAR_DROPPED: Final = f"""
@@ -152,7 +154,7 @@ class Statements:
             case Trim():
                 return partial(question.then, *self._trim(question))
             case Sweep():
-                gone = self._sweep(question.before)
+                gone = self._sweep(question)
                 return partial(question.then, gone, len(gone) < SWEEP_SLICE)
 
     def clear_dropped(self) -> bool:
@@ -243,17 +245,22 @@ class Statements:
         return page, bool(found[2])
 
     def _trim(self, question: Trim) -> tuple[int, int]:
-        limits = {"queue": question.queue, "messages": question.messages, "size": question.size}
+        limits = {
+            "queue": question.queue,
+            "after": question.after,
+            "messages": question.messages,
+            "size": question.size,
+        }
         last, messages, size = self._connection.execute(_TRIM, limits).fetchone()
         if messages:
-            self._execute(_REMOVE_UP_TO, (question.queue, last))
+            self._execute(_REMOVE_UP_TO, (question.queue, question.after, last))
         return messages, size
 
-    def _sweep(self, before: float) -> list[tuple[int, int, int]]:
-        found = self._connection.execute(_SWEEP, (before,)).fetchone()
-        gone = [(queue, number, size) for queue, number, size in json.loads(found[0])]
+    def _sweep(self, question: Sweep) -> list[tuple[int, int]]:
+        found = self._connection.execute(_SWEEP, (question.before, json.dumps(question.skip))).fetchone()
+        gone = json.loads(found[0])
         self._remove([(queue, number) for queue, number, _ in gone])
-        return gone
+        return [(queue, size) for queue, _, size in gone]
 
     # --- execution ------------------------------------------------------------------------------------
 

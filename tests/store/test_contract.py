@@ -218,35 +218,36 @@ def test_a_message_whose_last_delivery_went_can_be_enqueued_again(keeper: Keeper
 
 @pytest.mark.parametrize(
     ("messages", "size", "gone"),
-    [(0, 0, []), (1, 0, [1]), (2, 0, [1, 3]), (0, 1, [1]), (0, 6, [1, 3]), (1, 6, [1, 3]), (9, 9, [1, 3, 4])],
+    [(0, 0, []), (1, 0, [3]), (2, 0, [3, 5]), (0, 1, [3]), (0, 6, [3, 5]), (1, 6, [3, 5]), (9, 9, [3, 5, 6])],
 )
-def test_a_trim_takes_the_oldest_without_a_packet_identifier(
+def test_a_trim_takes_the_oldest_after_a_number_without_a_packet_identifier(
     keeper: Keeper, messages: int, size: int, gone: list[int]
 ) -> None:
-    for number in range(1, 5):
-        enqueue(keeper.store, "c", number, b"12345", packet_id=number == 2)
+    for number in range(1, 7):
+        enqueue(keeper.store, "c", number, b"12345", packet_id=number == 4)
     answers: list[tuple[int, int]] = []
-    keeper.store.trim("c", messages, size, lambda *answer: answers.append(answer))
-    keeper.store.trim("nobody", messages, size, lambda *answer: answers.append(answer))
+    keeper.store.trim("c", 2, messages, size, lambda *answer: answers.append(answer))
+    keeper.store.trim("nobody", -1, messages, size, lambda *answer: answers.append(answer))
     left = read(keeper, "c")
     assert answers == [(len(gone), 5 * len(gone)), (0, 0)]
-    assert left.numbers == [number for number in range(1, 5) if number not in gone]
+    assert left.numbers == [number for number in range(1, 7) if number not in gone]
 
 
 def test_a_sweep_takes_what_has_expired_and_has_no_packet_identifier(keeper: Keeper) -> None:
-    for owner in ("c", "d"):
+    for owner in ("c", "d", "skipped"):
         enqueue(keeper.store, owner, 1, b"abc", expires_at=100.0)
         enqueue(keeper.store, owner, 2, b"abc", expires_at=100.0, packet_id=5)
         enqueue(keeper.store, owner, 3, b"abc", expires_at=100.5)
         enqueue(keeper.store, owner, 4, b"abc")
     keeper.settle()
     keeper.store.rename("d", "e")
-    answers: list[list[tuple[str, int, int]]] = []
-    keeper.store.sweep(100.0, answers.append)
+    answers: list[list[tuple[str, int]]] = []
+    keeper.store.sweep(100.0, ["skipped", "nobody"], answers.append)
     left = read(keeper, "c")
     (gone,) = answers
-    assert sorted(gone) == [("c", 1, 3), ("e", 1, 3)]
+    assert sorted(gone) == [("c", 3), ("e", 3)]
     assert left.numbers == read(keeper, "e").numbers == [2, 3, 4]
+    assert read(keeper, "skipped").numbers == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("is_settled_first", [False, True])
