@@ -58,7 +58,7 @@ class OpenAccess:
 
     def allows(self, actor: Actor, action: Action, topic: str) -> bool:
         """See `Access`."""
-        return not (action in _WRITING and topic.startswith("$"))
+        return not (topic.startswith("$") and action in _WRITING)
 
 
 _WRITING = frozenset({Action.PUBLISH, Action.REGISTER, Action.REQUEST})

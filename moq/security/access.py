@@ -62,6 +62,9 @@ SHORTHANDS: Final = {
 _KEYS: Final = ("users", "clients", "groups", "allow", "deny", "topics")
 _READING: Final = frozenset({Action.SUBSCRIBE, Action.RECEIVE, Action.TYPE, Action.QUERY})
 
+MAX_ANSWERS: Final = 50_000
+"""Answers remembered, some 300 bytes each: bounds what inventing topic names can cost; past it they are worked out."""
+
 MAX_KNOWN_ACTORS: Final = 10_000
 """Clients whose rules are kept at hand; past it they are found out again."""
 
@@ -111,8 +114,22 @@ class Decision:
 
     is_allowed: bool
     rule: Rule | None
-    """The rule that decided; None: no rule speaks of it, or the broker's own topics are written to."""
-    reason: str
+    """The rule that decided, if one did."""
+    right: str
+    """What it takes."""
+    is_for_a_part: bool = False
+    """Of a filter: some of its names are allowed."""
+    is_broker_s: bool = False
+    """The broker's own topics would be written to, which no rule can allow."""
+
+    @property
+    def reason(self) -> str:
+        """The answer's reason, for people."""
+        if self.is_broker_s:
+            return f"topics that begin with $ are the broker's own; nobody may {self.right} there"
+        if self.rule is None:
+            return f"no rule allows it to {self.right}"
+        return f"{self.rule.place}{', for a part of it' if self.is_for_a_part else ''}: {self.rule.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +150,7 @@ class Rules:
     def decide(self, actor: Actor, action: Action, topic: str) -> Decision:
         """Whether a client may do this, and which rule says so."""
         if topic.startswith("$") and action not in _READING:
-            return Decision(
-                False, None, f"topics that begin with $ are the broker's own; nobody may {action.value} there"
-            )
+            return Decision(False, None, action.value, is_broker_s=True)
         right = right_of(action, topic)
         levels = topic.split("/")
         is_filter = "+" in levels or levels[-1] == "#"
@@ -144,10 +159,10 @@ class Rules:
             if right not in rule.rights:
                 continue
             if any(covers(pattern, levels) for pattern in known.patterns):
-                return Decision(rule.allows, rule, f"{rule.place}: {rule.words}")
+                return Decision(rule.allows, rule, right)
             if is_filter and rule.allows and any(overlaps(pattern, levels) for pattern in known.patterns):
-                return Decision(True, rule, f"{rule.place}, for a part of it: {rule.words}")
-        return Decision(False, None, f"no rule allows it to {right}")
+                return Decision(True, rule, right, is_for_a_part=True)
+        return Decision(False, None, right)
 
     def _rules_for(self, actor: Actor) -> tuple[_Known, ...]:
         who = (actor.client_id, actor.user)
@@ -162,19 +177,36 @@ class Rules:
 
 
 class AccessList:
-    """The rules a broker goes by; `rules` may be replaced while it runs."""
+    """The rules a broker goes by, and the answers they gave: members of groups are asked about for every message."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+        self._rules = rules
+        self._answers: dict[tuple[str, str | None, str, str], bool] = {}
+
+    @property
+    def rules(self) -> Rules:
+        """What decides; it may be replaced while the broker runs."""
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._rules = rules
+        self._answers.clear()
 
     def allows(self, actor: Actor, action: Action, topic: str) -> bool:
         """See `Access`."""
-        return self.rules.decide(actor, action, topic).is_allowed
+        question = (actor.client_id, actor.user, action.value, topic)
+        answer = self._answers.get(question)
+        if answer is None:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[question] = self._rules.decide(actor, action, topic).is_allowed
+        return answer
 
 
 def right_of(action: Action, topic: str) -> str:
     """The right an action takes, as a file names it."""
-    if action in _READING and (topic == SYSTEM or topic.startswith(f"{SYSTEM}/")):
+    if topic.startswith(SYSTEM) and topic.split("/")[0] == SYSTEM and action in _READING:
         return "sys"
     return "subscribe" if action is Action.RECEIVE else action.value
 

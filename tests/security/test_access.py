@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from moq.broker.access import Action, Identity
 from moq.errors import ConfigError
-from moq.security.access import RIGHTS, SHORTHANDS, AccessList, Rule, Rules, covers, load_rules, overlaps, to_pattern
+from moq.security.access import (
+    MAX_ANSWERS,
+    RIGHTS,
+    SHORTHANDS,
+    AccessList,
+    Rule,
+    Rules,
+    covers,
+    load_rules,
+    overlaps,
+    to_pattern,
+)
 from moq.topics import filter_error, matches
 
 ALICE = Identity("phone", "alice")
@@ -295,3 +306,12 @@ def test_the_reference_has_every_right_and_an_example_that_can_be_used(read: Rea
     assert not allows(rules, BOB, Action.PUBLISH, "home/alarm")
     for word in (*RIGHTS, *SHORTHANDS):
         assert f"| `{word}` | " in page
+
+
+def test_answers_are_forgotten_with_the_rules_that_gave_them_and_when_they_are_too_many(read: Reader) -> None:
+    access = AccessList(read(rule("allow", "publish", topics=("a/#",))))
+    for number in range(MAX_ANSWERS + 10):
+        assert access.allows(ALICE, Action.PUBLISH, f"a/{number}")
+    assert len(access._answers) <= MAX_ANSWERS
+    access.rules = read("")
+    assert not access.allows(ALICE, Action.PUBLISH, "a/1")
