@@ -25,6 +25,12 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 QUIC_ENGINES = ("aioquic", "qh3")
 
+STORES = ("sqlite", "memory")
+
+DURABILITIES = ("full", "relaxed")
+
+QUEUE_POLICIES = ("drop-oldest", "drop-newest", "refuse")
+
 WEBSOCKET_PORT = 8083
 WSS_PORT = 8084
 """What clients of MQTT over WebSocket try first."""
@@ -32,22 +38,40 @@ WSS_PORT = 8084
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what one peer, one session or one topic can make the broker hold."""
+    """Bounds on what one peer, one session or one topic can make the broker hold, and on all of them together."""
 
+    max_connections: int = 20_000
+    """Open at once; one more is told that the broker is busy and closed."""
+    max_connections_per_address: int = 2_000
+    """Of one IP address: one host cannot take all places. Many clients may share an address behind a router."""
     max_packet_bytes: int = 16 * 1024 * 1024
     """Largest packet accepted; a longer one is refused at its header, before any of it is kept."""
     max_topics: int = 100_000
     """Distinct topic names known at once (registered, retained or typed); past it the types of topics nobody
     publishes on are forgotten first."""
     max_sessions: int = 100_000
+    max_subscriptions: int = 1_000_000
+    """Of all sessions together."""
     max_subscriptions_per_session: int = 10_000
     max_registrations_per_session: int = 10_000
     max_inflight: int = 1_000
     """QoS 1 and 2 messages sent to one subscriber and not yet acknowledged."""
     max_queued_messages: int = 10_000
-    """Messages waiting for one subscriber, absent or slow; past it the oldest of the same topic is dropped, or else
-    of the topic that has waited longest."""
+    """Messages waiting for one subscriber, absent or slow; past it `queue_policy` decides."""
     max_queued_bytes: int = 16 * 1024 * 1024
+    max_queued_in_memory: int = 1_000
+    """Of the messages waiting for a connected subscriber with a persistent session; the rest wait in the store. An
+    absent one has none in memory."""
+    max_unstored_changes: int = 50_000
+    """Changes the store has not made safe yet; past it publishers are not read until it has caught up."""
+    spool_bytes: int = 256 * 1024
+    """Payloads from this size on are files beside the database, not rows in it."""
+    max_publish_rate: float = 0.0
+    """Messages per second of one client, on average over some seconds; past it the client is told so and closed. 0 is
+    no limit."""
+    memory_watermark_bytes: int = 1024 * 1024 * 1024
+    """What the broker may hold for its clients: above it publishers are slowed, then best-effort messages dropped,
+    then new connections refused, until it is below again."""
     max_retained_per_topic: int = 1_000
     """FIFO and LIFO topics keep this many; past it the oldest goes."""
     max_retained_bytes: int = 256 * 1024 * 1024
@@ -72,7 +96,10 @@ class Limits:
         """Refuse values no broker could run with."""
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if value <= 0:
+            if name == "max_publish_rate":
+                if value < 0:
+                    raise ConfigError(f"limits.{name} is {value}; it must not be negative")
+            elif value <= 0:
                 raise ConfigError(f"limits.{name} is {value}; it must be greater than 0")
 
 
@@ -95,14 +122,26 @@ class BrokerConfig:
     `https://panel.example.org`; `*` is any. A browser lets any page its user visits reach a broker on loopback."""
     data_dir: Path = field(default_factory=lambda: Path(".moq"))
     quic_engine: str = "aioquic"
+    store: str = "sqlite"
+    """Where sessions and messages are kept: in the data directory, or in memory, where they end with the process."""
+    durability: str = "full"
+    """`full`: what was acknowledged survives a power cut. `relaxed`: it survives the end of the process, however
+    sudden; a power cut may take the last moments."""
+    queue_policy: str = "drop-oldest"
+    """What happens when the queue of a subscriber is full: the oldest message goes, the newest does, or its publisher
+    is refused and nobody gets it."""
     users_file: Path | None = None
     """Who may log in, as `moq users` writes it; with it, clients without a login are refused."""
+    access_file: Path | None = None
+    """Who may publish and subscribe where; without it everyone may everywhere, except below `$`."""
     allow_anonymous: bool = False
     """Serve clients without a login although the host is not loopback or there are users."""
     sys_interval_s: float = 10.0
     """How often the figures under `$SYS/` are published; 0 turns them off."""
     drain_timeout_s: float = 5.0
     """How long SIGTERM waits for what is unsent."""
+    server_reference: str = ""
+    """Where clients are sent when this broker stops, as `host:port`; without it they are told to come back later."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -114,8 +153,14 @@ class BrokerConfig:
         for name in ("sys_interval_s", "drain_timeout_s"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
-        if self.quic_engine not in QUIC_ENGINES:
-            raise ConfigError(f"quic_engine is {self.quic_engine!r}; known are {', '.join(QUIC_ENGINES)}")
+        for name, known in (
+            ("quic_engine", QUIC_ENGINES),
+            ("store", STORES),
+            ("durability", DURABILITIES),
+            ("queue_policy", QUEUE_POLICIES),
+        ):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; known are {', '.join(known)}")
         if self.host not in LOOPBACK_HOSTS and self.users_file is None and not self.allow_anonymous:
             raise ConfigError(
                 f"host is {self.host!r}, which others can reach, and no logins are configured; "

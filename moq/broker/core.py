@@ -57,7 +57,13 @@ class Broker:
         if not self._access.allows(session, Action.SUBSCRIBE, subscription.filter):
             return Reason.NOT_AUTHORIZED
         is_new = (subscription.filter, subscription.group) not in session.subscriptions
-        if is_new and len(session.subscriptions) >= self.limits.max_subscriptions_per_session:
+        if is_new and (
+            len(session.subscriptions) >= self.limits.max_subscriptions_per_session
+            or self.subscriptions.count >= self.limits.max_subscriptions
+        ):
+            return Reason.QUOTA_EXCEEDED
+        if session.is_persistent and self.environment.store.failure is not None:
+            self.figures.refused_store += 1
             return Reason.QUOTA_EXCEEDED
         session.save_subscription(subscription)
         self.subscriptions.add(subscription)
@@ -91,6 +97,9 @@ class Broker:
             return Reason.NOT_AUTHORIZED
         is_new = filter_ not in session.registrations
         if is_new and len(session.registrations) >= self.limits.max_registrations_per_session:
+            return Reason.QUOTA_EXCEEDED
+        if session.is_persistent and self.environment.store.failure is not None:
+            self.figures.refused_store += 1
             return Reason.QUOTA_EXCEEDED
         if not has_wildcard(filter_) and self.adopt(session, filter_, registration) is not Reason.SUCCESS:
             return Reason.QUOTA_EXCEEDED
@@ -148,12 +157,17 @@ class Broker:
             return
         peer = session.peer
         assert peer is not None
+        reason = Reason.SUCCESS
+        is_repeated = message.qos == 2 and packet_id in session.received
+        if not is_repeated and (refusal := self._refusal(message)) is not None:
+            # Told at once: where nothing can be stored a promise would wait for as long as that lasts.
+            (peer.acknowledge if message.qos == 1 else peer.confirm_received)(Kind.PUBLISH, packet_id, refusal)
+            return
         if message.qos == 1:
             reason = self.route(message, now)
             self._promises.keep(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, reason))
             return
-        reason = Reason.SUCCESS
-        if packet_id not in session.received:
+        if not is_repeated:
             session.note_received(packet_id)
             reason = self.route(message, now)
         self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason))
@@ -226,6 +240,25 @@ class Broker:
             self._offer_to_groups(route, message, now)
         return reason
 
+    def _refusal(self, message: Message) -> Reason | None:
+        """Why a message that is to be acknowledged cannot be taken: nothing can be stored, or a queue is full."""
+        environment = self.environment
+        if environment.store.failure is not None:
+            self.figures.refused_store += 1
+            return Reason.QUOTA_EXCEEDED
+        if environment.queue_policy == "refuse" and self._is_a_queue_full(message):
+            self.figures.refused_queue_full += 1
+            return Reason.QUOTA_EXCEEDED
+        return None
+
+    def _is_a_queue_full(self, message: Message) -> bool:
+        size = len(message.payload)
+        route = self.subscriptions.route(message.topic)
+        return any(target.qos and target.session.outbound.is_full(size) for target in route.targets) or any(
+            all(member.qos and member.session.outbound.is_full(size) for member in group.members)
+            for group in route.groups
+        )
+
     def _offer_to_groups(self, route: Route, message: Message, now: float) -> None:
         for group in route.groups:
             if (member := group.choose(message)) is not None:
@@ -293,6 +326,13 @@ class Broker:
     def on_writable(self, session: Session, now: float) -> None:
         """A client's lane has drained."""
         session.outbound.on_writable(now)
+
+    def when_safe(self, session: Session, callback: Callable[[], None]) -> None:
+        """Call back once what a session has asked for would survive a crash: at once if it is not kept for that."""
+        if session.is_persistent:
+            self._promises.keep(callback)
+        else:
+            callback()
 
     def on_durable(self, now: float) -> None:
         """The store has made more changes safe: what waited for them goes out."""

@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import OpenAccess
 from moq.broker.figures import Figures
+from moq.broker.message import NEVER
 from moq.broker.pressure import Pressure
 from moq.broker.store import MemoryStore
 from moq.broker.timers import Timers
 from moq.config import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from moq.broker.access import Access
     from moq.broker.authentication import Authenticator
-    from moq.broker.delivery import Outbound
+    from moq.broker.outbound import Outbound
     from moq.broker.store import Store
+    from moq.broker.timers import Timer
+
+
+SWEEP_INTERVAL_S = 10.0
+"""How long a message may lie in the store after it has expired: it takes up a place, and nothing else."""
 
 
 class Promises:
@@ -43,6 +49,44 @@ class Promises:
             waiting.popleft()[1]()
 
 
+class Sweeper:
+    """Takes expired messages out of queues in the store, while there can be any."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._timer: Timer | None = None
+        self._until = 0.0
+        self.connected: Callable[[], Collection[str]] = lambda: ()
+        """Clients whose queue is partly in memory."""
+        self.on_swept: Callable[[str, int], None] = lambda owner, size: None
+        """Told of each message that went."""
+
+    def note(self, expires_at: float) -> None:
+        """A message that expires then is in the store alone."""
+        if expires_at != NEVER:
+            self._until = max(self._until, expires_at)
+            self._arm(self._environment.now)
+
+    def begin(self, now: float) -> None:
+        """There are queues of an earlier broker: some of what they hold may expire, who knows when."""
+        self._until = NEVER
+        self._sweep(now)
+
+    def _arm(self, now: float) -> None:
+        if self._timer is None:
+            self._timer = self._environment.timers.at(now + SWEEP_INTERVAL_S, self._sweep)
+
+    def _sweep(self, now: float) -> None:
+        self._timer = None
+        self._environment.store.sweep(now + self._environment.epoch, self.connected(), self._gone)
+        if self._until > now:
+            self._arm(now)
+
+    def _gone(self, messages: list[tuple[str, int]]) -> None:
+        for owner, size in messages:
+            self.on_swept(owner, size)
+
+
 @dataclass(slots=True)
 class Environment:
     """One per broker. `epoch` is what to add to `now` to get seconds since 1970."""
@@ -52,17 +96,21 @@ class Environment:
     access: Access = field(default_factory=OpenAccess)
     authenticator: Authenticator | None = None
     """Without one every client is anonymous."""
+    queue_policy: str = "drop-oldest"
+    """See `moq.config.QUEUE_POLICIES`."""
     epoch: float = 0.0
     now: float = 0.0
     """When the event being handled happened: for what is sent in consequence and depends on the time."""
     timers: Timers = field(default_factory=Timers)
     figures: Figures = field(default_factory=Figures)
     promises: Promises = field(init=False)
+    sweeper: Sweeper = field(init=False)
     pressure: Pressure = field(init=False)
     stalled: set[Outbound] = field(default_factory=set)
     """Sessions with something to send that the store has not made safe yet."""
 
     def __post_init__(self) -> None:
-        """Promises wait for this environment's store."""
+        """Promises and the sweeper work on this environment's store."""
         self.promises = Promises(self.store)
+        self.sweeper = Sweeper(self)
         self.pressure = Pressure(self.limits)

@@ -42,6 +42,10 @@ class Figures:
     """Connections ended whose client had more messages unacknowledged than it was allowed."""
     refused_publish_rate: int = 0
     """Connections ended whose client published faster than `max_publish_rate`."""
+    refused_queue_full: int = 0
+    """Messages not taken because a subscriber's queue is full and `queue_policy` is `refuse`."""
+    refused_store: int = 0
+    """Messages and subscriptions not taken because nothing can be made safe at present."""
     requests_opened: int = 0
     requests_failed: int = 0
     protocol_errors: int = 0

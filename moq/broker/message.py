@@ -56,7 +56,8 @@ class Message:
 
     A plain slotted class: it is built for every message received, and a dataclass with as many defaults costs
     twice as much. `frame_key` and `frame` belong to whichever dialect encoded the message last: recipients
-    that need the same bytes share them.
+    that need the same bytes share them. `stored_as` belongs to the store: its number for the message, 0 until it
+    has one.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class Message:
         "publisher",
         "qos",
         "retain",
+        "stored_as",
         "topic",
     )
 
@@ -93,6 +95,7 @@ class Message:
         self.kind = kind
         self.frame_key: object = None
         self.frame = b""
+        self.stored_as = 0
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, kind={self.kind})"

@@ -26,7 +26,7 @@ def message_record(message: Message, epoch: float) -> MessageRecord:
 def message_from(record: Record, epoch: float) -> Message:
     """The message a record was made of."""
     assert isinstance(record, MessageRecord)
-    return Message(
+    message = Message(
         record.topic,
         record.payload,
         record.qos,
@@ -35,3 +35,5 @@ def message_from(record: Record, epoch: float) -> Message:
         record.expires_at - epoch,
         record.properties,
     )
+    message.stored_as = record.stored_as
+    return message

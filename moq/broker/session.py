@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moq.broker.delivery import Outbound
 from moq.broker.message import NEVER
+from moq.broker.outbound import Outbound
 from moq.broker.store import RegistrationRecord, SessionRecord, SubscriptionRecord, Table
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Session:
     def peer(self) -> Peer | None:
         """The connected client, if it is."""
         return self.outbound.peer
+
+    @property
+    def is_in_a_group(self) -> bool:
+        """True if it shares subscriptions with others."""
+        return any(group is not None for _, group in self.subscriptions)
 
     def cancel_timers(self) -> None:
         """The client is back, or the session is over: nothing is due any more."""

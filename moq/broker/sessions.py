@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from moq.broker.access import Action, Identity
 from moq.broker.message import NEVER, Message, Mode, Registration, Subscription, Will
 from moq.broker.session import Session
-from moq.broker.store import DeliveryRecord, RegistrationRecord, SessionRecord, SubscriptionRecord, Table
+from moq.broker.shares import ESTATE, Shares
+from moq.broker.store import RegistrationRecord, SessionRecord, SubscriptionRecord, Table
 from moq.errors import RequestRefused
 from moq.reasons import Reason
 from moq.topics import has_wildcard, name_error
@@ -36,6 +37,10 @@ class Sessions:
         self._broker = broker
         self._environment = broker.environment
         self._sessions: dict[str, Session] = {}
+        self._shares = Shares(broker.environment, broker.subscriptions)
+        sweeper = self._environment.sweeper
+        sweeper.on_swept = self._on_swept
+        sweeper.connected = lambda: {s.client_id for s in self._sessions.values() if s.peer is not None}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -103,7 +108,7 @@ class Sessions:
 
         It takes at most `window` messages of QoS 1 and 2 that it has not acknowledged, if it says so.
         """
-        session.outbound.attach(peer, now, window)
+        session.outbound.attach(peer, lambda topic, share: self._target(session, topic, share), now, window)
 
     def disconnect(self, session: Session, peer: Peer, *, with_will: bool, expiry_s: float, now: float) -> None:
         """A client's connection is gone; its session stays for `expiry_s`. Ignored if another one has taken over."""
@@ -115,8 +120,7 @@ class Sessions:
         if expiry_s <= 0:
             self._end(session, now)
             return
-        for delivery in movable:
-            self._move_on(session, delivery, now)
+        self._shares.on_detached(session, movable, now)
         self._expire_in(session, expiry_s, now)
 
     def recover(self, now: float) -> None:
@@ -138,11 +142,6 @@ class Sessions:
             assert isinstance(record, RegistrationRecord)
             client_id, filter_ = key
             self._recover_registration(client_id, filter_, record)
-        for key, record in store.load(Table.DELIVERY):
-            assert isinstance(key, tuple)
-            assert isinstance(record, DeliveryRecord)
-            session = self._sessions[key[0]]
-            session.outbound.recover(key[1], record, self._target(session, record.message.topic))
         for key, _ in store.load(Table.RECEIVED):
             assert isinstance(key, tuple)
             self._sessions[key[0]].received.add(key[1])
@@ -153,11 +152,29 @@ class Sessions:
             self._schedule_will(session, now)
             expires_at = record.expires_at - epoch
             self._expire_in(session, session.expiry_s if expires_at == NEVER else expires_at - now, now)
+        self._recover_queues(now)
 
-    def _target(self, session: Session, topic: str) -> Target | None:
-        route = self._broker.subscriptions.route(topic)
-        members = [member for group in route.groups for member in group.members]
-        return next((target for target in route.targets + members if target.session is session), None)
+    def _recover_queues(self, now: float) -> None:
+        """Learn what each session has waiting in the store, and give away what ended ones have left."""
+        queues = list(self._environment.store.queues())
+        for queue in queues:
+            if not queue.owner.startswith(ESTATE):
+                self._sessions[queue.owner].outbound.recover(queue)
+        for queue in queues:
+            if queue.owner.startswith(ESTATE):
+                self._shares.recover(queue.owner)
+        if queues:
+            self._environment.sweeper.begin(now)
+
+    def _on_swept(self, owner: str, size: int) -> None:
+        if (session := self._sessions.get(owner)) is not None:
+            session.outbound.on_swept(size)
+
+    def _target(self, session: Session, topic: str, share: str | None) -> Target | None:
+        """For whom a message that was in the store is: None if nothing of the session matches it any more."""
+        group = self._broker.subscriptions.group(share) if share is not None else None
+        targets = group.members if group is not None else self._broker.subscriptions.route(topic).targets
+        return next((target for target in targets if target.session is session), None)
 
     def _recover_subscription(
         self, client_id: str, filter_: str, group: str | None, record: SubscriptionRecord
@@ -202,19 +219,11 @@ class Sessions:
         session.save(now + seconds)
         session.end_timer = self._environment.timers.at(now + seconds, lambda at: self._end(session, at))
 
-    def _move_on(self, session: Session, delivery: Delivery, now: float) -> None:
-        """Give a group's message to another connected member; if there is none it waits for this one."""
-        assert delivery.target is not None
-        assert delivery.target.group is not None
-        member = delivery.target.group.choose(delivery.message, excluded=session)
-        if member is not None and member.session.peer is not None:
-            session.outbound.withdraw(delivery)
-            member.session.outbound.offer(delivery.message, member, now)
-
     def _end(self, session: Session, now: float) -> None:
         """Forget a session and all that belonged to it; what its groups still owe goes to other members."""
         del self._sessions[session.client_id]
         session.cancel_timers()
+        was_in_a_group = session.is_in_a_group
         for subscription in list(session.subscriptions.values()):
             self._broker.subscriptions.remove(subscription)
             session.drop_subscription(subscription)
@@ -223,11 +232,7 @@ class Sessions:
         for name in list(session.publishes):
             self._broker.abandon(session, name)
         self._broker.requests.on_session_ended(session)
-        for delivery in session.outbound.discard():
-            assert delivery.target is not None
-            assert delivery.target.group is not None
-            if (member := delivery.target.group.choose(delivery.message)) is not None:
-                member.session.outbound.offer(delivery.message, member, now)
+        self._shares.on_ended(session, session.outbound.discard(), now, was_in_a_group=was_in_a_group)
         session.erase()
         # A will waits no longer than its session.
         self._publish_last(session, now)

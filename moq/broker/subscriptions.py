@@ -30,10 +30,12 @@ MAX_CACHED_ROUTES = 100_000
 class Group:
     """Subscribers that share one filter under one name: each message goes to one of them."""
 
-    __slots__ = ("_access", "_turn", "members")
+    __slots__ = ("_access", "_turn", "key", "members")
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, key: str) -> None:
         self._access = access
+        self.key = key
+        """Its name and filter in one text, NUL in between because neither has one: the store knows it by this."""
         self.members: list[Target] = []
         self._turn = 0
 
@@ -95,6 +97,7 @@ class Subscriptions:
         self._access = access
         self._root = _Node()
         self._routes: dict[str, Route] = {}
+        self._groups: dict[str, Group] = {}
         self.count = 0
 
     def add(self, subscription: Subscription) -> None:
@@ -107,7 +110,10 @@ class Subscriptions:
             self.count += client_id not in node.subscriptions
             node.subscriptions[client_id] = subscription
         else:
-            group = node.groups.setdefault(subscription.group, Group(self._access))
+            group = node.groups.get(subscription.group)
+            if group is None:
+                key = f"{subscription.group}\0{subscription.filter}"
+                group = node.groups[subscription.group] = self._groups[key] = Group(self._access, key)
             others = [member for member in group.members if member.session is not subscription.session]
             self.count += len(others) == len(group.members)
             group.members = [*others, Target(subscription.session, subscription, group)]
@@ -126,7 +132,7 @@ class Subscriptions:
             group = node.groups[subscription.group]
             group.members = [member for member in group.members if member.session is not subscription.session]
             if not group.members:
-                del node.groups[subscription.group]
+                del node.groups[subscription.group], self._groups[group.key]
         self.count -= 1
         for level, parent, child in zip(reversed(levels), reversed(path[:-1]), reversed(path[1:]), strict=True):
             if not child.is_empty:
@@ -137,6 +143,10 @@ class Subscriptions:
     def forget_routes(self) -> None:
         """The rules of access have changed: find out again who receives what."""
         self._routes.clear()
+
+    def group(self, key: str) -> Group | None:
+        """The group of this name and filter, if it still has members."""
+        return self._groups.get(key)
 
     def route(self, topic: str) -> Route:
         """Who receives messages of this topic. Valid until a subscription or the rules of access change."""

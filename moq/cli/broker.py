@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.cli.payload import write_line
-from moq.config import QUIC_ENGINES, WEBSOCKET_PORT, WSS_PORT, BrokerConfig, load_config
+from moq.config import (
+    DURABILITIES,
+    QUEUE_POLICIES,
+    QUIC_ENGINES,
+    STORES,
+    WEBSOCKET_PORT,
+    WSS_PORT,
+    BrokerConfig,
+    load_config,
+)
 from transports.fair import FairLoop
 
 if TYPE_CHECKING:
@@ -57,14 +66,23 @@ def add_parser(commands: Commands) -> None:
     )
     connection.add_data_dir(parser)
     parser.add_argument("--quic-engine", choices=QUIC_ENGINES, help=f"(default: {defaults.quic_engine})")
+    for option, known, meaning in (
+        ("store", STORES, "where sessions and messages are kept"),
+        ("durability", DURABILITIES, "whether what was acknowledged survives a power cut too"),
+        ("queue-policy", QUEUE_POLICIES, "what a full queue of a subscriber does"),
+    ):
+        default = getattr(defaults, option.replace("-", "_"))
+        parser.add_argument(f"--{option}", choices=known, help=f"{meaning} (default: {default})")
     parser.add_argument(
         "--users-file", type=Path, metavar="FILE", help="who may log in (see moq users); others are refused"
     )
+    parser.add_argument("--access-file", type=Path, metavar="FILE", help="who may publish and subscribe where")
     parser.add_argument(
         "--allow-anonymous", action="store_const", const=True, help="serve clients without a login all the same"
     )
     parser.add_argument("--sys-interval-s", type=float, metavar="S", help="seconds between $SYS figures; 0 for none")
     parser.add_argument("--drain-timeout-s", type=float, metavar="S", help="how long a stop waits for what is unsent")
+    parser.add_argument("--server-reference", metavar="HOST:PORT", help="where clients are sent when this broker stops")
     parser.add_argument(
         "--limit", action="append", default=[], type=_limit, metavar="NAME=VALUE", help="a setting of [limits]"
     )

@@ -18,7 +18,6 @@ from moq.broker.dialects.connection import State
 from moq.broker.dialects.mmqp import Connection
 from moq.broker.environment import Environment
 from moq.broker.link import CONTROL
-from moq.broker.store import MemoryStore
 from moq.reasons import Reason
 from moq.wire import (
     ConAck,
@@ -44,13 +43,11 @@ from moq.wire import (
     Will,
     encode,
 )
+from tests.broker.stores import CommitStore
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from moq.broker.access import Access
     from moq.broker.link import Lane
-    from moq.broker.store import Record, Table
     from moq.config import Limits
     from moq.wire import Packet, SubscribeExtension, TopicRequest
 
@@ -61,41 +58,6 @@ LONG = Settings(expiry_s=3600)
 
 PERSISTENT = Settings(persistent=True, expiry_s=3600)
 """And the broker."""
-
-
-class DeskStore:
-    """Keeps facts in memory, durable only up to the last `commit`; `safe` is what a crash would leave."""
-
-    def __init__(self, safe: MemoryStore | None = None) -> None:
-        self.safe = safe or MemoryStore()
-        self._pending: list[tuple[Table, Hashable, Record, bool]] = []
-        self.commits_itself = True
-        self.last = 0
-        self.durable = 0
-
-    def put(self, table: Table, key: Hashable, record: Record) -> None:
-        self._change(table, key, record, is_put=True)
-
-    def delete(self, table: Table, key: Hashable) -> None:
-        self._change(table, key, None, is_put=False)
-
-    def load(self, table: Table) -> list[tuple[Hashable, Record]]:
-        return self.safe.load(table)
-
-    def commit(self) -> None:
-        for table, key, record, is_put in self._pending:
-            if is_put:
-                self.safe.put(table, key, record)
-            else:
-                self.safe.delete(table, key)
-        self._pending.clear()
-        self.durable = self.last
-
-    def _change(self, table: Table, key: Hashable, record: Record, *, is_put: bool) -> None:
-        self._pending.append((table, key, record, is_put))
-        self.last += 1
-        if self.commits_itself:
-            self.commit()
 
 
 class DeskLane:
@@ -391,10 +353,10 @@ class Desk:
         self,
         limits: Limits | None = None,
         access: Access | None = None,
-        store: DeskStore | None = None,
+        store: CommitStore | None = None,
         now: float = 0.0,
     ) -> None:
-        self.store = store or DeskStore()
+        self.store = store or CommitStore(commits_itself=True)
         environment = Environment(store=self.store, epoch=1_000_000.0, now=now)
         if limits is not None:
             environment.limits = limits
@@ -447,6 +409,7 @@ class Desk:
 
     def hold_commits(self) -> None:
         """From now on nothing is durable before `commit`."""
+        self.store.commit()
         self.store.commits_itself = False
 
     def commit(self) -> None:
@@ -455,6 +418,6 @@ class Desk:
 
     def restarted(self, after_s: float = 0.0) -> Desk:
         """A new broker with what this one's store has committed; its clients have to connect again."""
-        desk = Desk(self.broker.limits, store=DeskStore(self.store.safe), now=self.now + after_s)
+        desk = Desk(self.broker.limits, store=CommitStore(self.store.safe, commits_itself=True), now=self.now + after_s)
         desk.aliases = self.aliases
         return desk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moq.broker.delivery import ABSENT_LOAD
 from moq.broker.message import Message
+from moq.broker.outbound import ABSENT_LOAD
 from moq.config import Limits
 from moq.wire import PublishExtension, RetentionMode
 from tests.broker.desk import LONG, Client, Desk

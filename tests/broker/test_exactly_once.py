@@ -26,54 +26,18 @@ from hypothesis.stateful import (
 from moq.broker.core import Broker
 from moq.broker.dialects.mmqp import Connection
 from moq.broker.environment import Environment
-from moq.broker.store import MemoryStore, Record, Table
 from moq.client.core import ClientCore, State
 from moq.client.session import ClientSession, SessionOptions
+from tests.broker.stores import CommitStore
 from transports.memory import MemoryLink, MemoryNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-
     from moq.broker.link import Lane, Link
     from moq.client.inbox import Inbox
     from moq.client.pending import Exchange
 
 TOPICS = ("a/x", "a/y", "b")
 PERSISTENT = SessionOptions(persistent=True, expiry_s=3600)
-
-
-class CrashStore:
-    """A store that forgets what it was not given time to commit."""
-
-    def __init__(self) -> None:
-        self._safe = MemoryStore()
-        self._pending: list[tuple[Table, Hashable, Record, bool]] = []
-        self.last = 0
-        self.durable = 0
-
-    def put(self, table: Table, key: Hashable, record: Record) -> None:
-        self._pending.append((table, key, record, True))
-        self.last += 1
-
-    def delete(self, table: Table, key: Hashable) -> None:
-        self._pending.append((table, key, None, False))
-        self.last += 1
-
-    def load(self, table: Table) -> Iterable[tuple[Hashable, Record]]:
-        return self._safe.load(table)
-
-    def commit(self) -> None:
-        for table, key, record, is_put in self._pending:
-            if is_put:
-                self._safe.put(table, key, record)
-            else:
-                self._safe.delete(table, key)
-        self._pending.clear()
-        self.durable = self.last
-
-    def crash(self) -> None:
-        self._pending.clear()
-        self.last = self.durable
 
 
 class BrokerSide:
@@ -114,9 +78,9 @@ class ClientSide:
 class World:
     """A broker, a publisher and a subscriber."""
 
-    def __init__(self, *, has_lanes: bool, store: CrashStore | None = None) -> None:
+    def __init__(self, *, has_lanes: bool, store: CommitStore | None = None) -> None:
         self.network = MemoryNetwork(has_lanes=has_lanes, max_lanes=2)
-        self.store = store or CrashStore()
+        self.store = store or CommitStore()
         self.broker = Broker(Environment(store=self.store))
         self.publisher = ClientSide("publisher")
         self.subscriber = ClientSide("subscriber")
@@ -263,16 +227,12 @@ ExactlyOnce.TestCase.settings = settings(
 TestExactlyOnce = pytest.mark.slow(ExactlyOnce.TestCase)
 
 
-class BoastfulStore(CrashStore):
+class BoastfulStore(CommitStore):
     """Claims that everything is safe at once: the commit-before-acknowledge rule, broken on purpose."""
 
     @property
     def durable(self) -> int:
         return self.last
-
-    @durable.setter
-    def durable(self, value: int) -> None:
-        pass
 
 
 class ExactlyOnceWithABoastfulStore(ExactlyOnce):

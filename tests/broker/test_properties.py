@@ -6,22 +6,25 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from moq.broker.access import OpenAccess
-from moq.broker.delivery import Outbound, PacketIds
+from moq.broker.delivery import PacketIds
 from moq.broker.environment import Environment
 from moq.broker.message import Message, Run, Subscription, Target
 from moq.broker.retention import Topics
 from moq.broker.session import Session
-from moq.broker.store import Table
+from moq.broker.store import DeliveryRecord, MemoryStore
 from moq.broker.subscriptions import Subscriptions
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.topics import filter_error, matches
+from tests.broker.stores import CommitStore
 
 if TYPE_CHECKING:
     import pytest
+
+    from moq.broker.outbound import Outbound
 
 LEVELS = st.sampled_from(["", "a", "b", "$s"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
@@ -151,12 +154,18 @@ TOPICS = ("a", "b", "c")
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Random offers, acknowledgements, congestion and lost connections against one session's queues."""
+    """Random offers, acknowledgements, congestion and lost connections against one session's queues.
 
-    def __init__(self) -> None:
-        super().__init__()
-        limits = Limits(max_inflight=4, max_queued_messages=6, max_queued_bytes=40)
-        self.environment = Environment(limits=limits)
+    Two messages may wait in memory, so that most of what waits is in the store, which answers when it has committed.
+    """
+
+    @initialize(commits_itself=st.booleans())
+    def begin(self, commits_itself: bool) -> None:
+        limits = Limits(max_inflight=4, max_queued_messages=6, max_queued_bytes=40, max_queued_in_memory=2)
+        self.store = CommitStore(commits_itself=commits_itself)
+        self.environment = Environment(limits=limits, store=self.store)
+        self.environment.sweeper.on_swept = lambda owner, size: self.outbound.on_swept(size)
+        self.environment.sweeper.connected = lambda: {"x"} if self.peer is not None else set()
         self.session = Session("x", self.environment, is_persistent=True)
         self.outbound: Outbound = self.session.outbound
         self.peer: ScriptedPeer | None = None
@@ -181,12 +190,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def connect(self) -> None:
         self.peer = ScriptedPeer()
-        released = {packet_id for packet_id, (_, stage) in self.open.items() if stage}
         self.open = {packet_id: entry for packet_id, entry in self.open.items() if entry[1]}
         self.seen = dict.fromkeys(TOPICS, -1)  # what was not acknowledged comes again
-        self.outbound.attach(self.peer, self.now)
-        assert self.peer.released == released
+        self.outbound.attach(self.peer, self.target, self.now)
         self.collect()
+
+    def target(self, topic: str, share: str | None) -> Target:
+        assert share is None
+        return Target(self.session, Subscription(self.session, topic, qos=2))
 
     @precondition(lambda self: self.peer is not None)
     @rule()
@@ -225,9 +236,21 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.outbound.on_acknowledged(0, packet_id, self.now)
         self.collect()
 
+    @rule(seconds=st.sampled_from([1, 20]))
+    def wait(self, seconds: int) -> None:
+        self.now = self.environment.now = self.now + seconds
+        self.environment.timers.handle_timeout(self.now)
+        self.collect()
+
     @rule()
-    def wait(self) -> None:
-        self.now += 1
+    def commit(self) -> None:
+        self.store.commit()
+        self.environment.promises.on_durable()
+        stalled = list(self.environment.stalled)
+        self.environment.stalled.clear()
+        for outbound in stalled:
+            outbound.on_writable(self.now)
+        self.collect()
 
     def collect(self) -> None:
         """Look at what was sent: identifiers are fresh, order holds per topic."""
@@ -242,41 +265,83 @@ class QueueMachine(RuleBasedStateMachine):
                 assert number > self.seen[message.topic]
                 self.seen[message.topic] = number
         self.peer.sent.clear()
+        for packet_id in self.peer.released - set(self.open):
+            assert self.outbound.on_acknowledged(0, packet_id, self.now)  # it was done with it before
+        self.peer.released.clear()
+
+    @property
+    def stored(self) -> list[DeliveryRecord]:
+        found: list[DeliveryRecord] = []
+        MemoryStore.read(self.store, "x", -1, 1000, 1000, lambda page, is_last: found.extend(page))
+        return found
 
     @invariant()
     def the_counters_equal_a_recount(self) -> None:
         outbound = self.outbound
-        waiting = [delivery for queue in outbound._queues.values() for delivery in queue]
-        assert outbound.waiting == len(waiting)
-        assert outbound._waiting_bytes == sum(len(delivery.message.payload) for delivery in waiting)
-        assert outbound._inflight_bytes == sum(len(d.message.payload) for d in outbound._inflight.values())
-        assert len(outbound._inflight) <= 4
-        assert set(outbound.ids._holds) == {
-            d.packet_id for d in [*waiting, *outbound._inflight.values()] if d.packet_id
-        }
+        waiting, inflight = list(outbound._queues), list(outbound._inflight.values())
+        assert outbound._queues.messages == len(waiting)
+        assert outbound._queues.size == sum(len(delivery.message.payload) for delivery in waiting)
+        assert outbound._inflight_bytes == sum(len(delivery.message.payload) for delivery in inflight)
+        assert len(inflight) <= 4
+
+    @invariant()
+    def the_store_has_what_is_outstanding(self) -> None:
+        outbound = self.outbound
+        if self.store.durable < self.store.last:
+            return  # trims and sweeps are still to be answered
+        in_memory = [*outbound._queues, *outbound._inflight.values()]
+        numbers = {delivery.number for delivery in in_memory}
+        stored = self.stored
+        assert numbers <= {record.number for record in stored}
+        backlog = [record for record in stored if record.number not in numbers]
+        assert outbound._backlog is not None
+        assert outbound._backlog.messages == len(backlog)
+        assert outbound._backlog.size == sum(len(record.message.payload) for record in backlog)
+        assert set(outbound.ids._holds) == {d.packet_id for d in [*in_memory, *backlog] if d.packet_id}
+
+    @invariant()
+    def nothing_is_in_memory_for_a_client_that_is_away(self) -> None:
+        if self.peer is None:
+            assert self.outbound.held_bytes == self.outbound.inflight == 0
 
     @invariant()
     def every_topic_that_waits_is_ready_or_blocked(self) -> None:
-        outbound = self.outbound
-        assert all(outbound._queues.values())
-        assert sorted([*outbound._ready, *outbound._blocked]) == sorted(outbound._queues)
+        queues = self.outbound._queues
+        assert all(queues._queues.values())
+        assert sorted([*queues._ready, *queues._blocked]) == sorted(queues._queues)
 
     @invariant()
     def nothing_waits_that_could_be_sent(self) -> None:
         outbound = self.outbound
-        if self.peer is not None and outbound._window_is_open:
-            assert set(outbound._queues) <= self.peer.congested
+        if self.peer is not None and outbound._window_is_open and self.store.durable == self.store.last:
+            assert set(outbound._queues._queues) <= self.peer.congested
+            assert outbound._backlog is not None
+            assert not outbound._backlog.messages or outbound._queues.messages > 1
 
     @invariant()
-    def the_store_has_what_is_outstanding(self) -> None:
-        stored = {key for key, _ in self.environment.store.load(Table.DELIVERY)}
-        waiting = [delivery for queue in self.outbound._queues.values() for delivery in queue]
-        outstanding = [*waiting, *self.outbound._inflight.values()]
-        assert stored == {("x", delivery.number) for delivery in outstanding}
+    def no_more_waits_than_may(self) -> None:
+        if self.store.durable == self.store.last:
+            assert self.outbound.waiting <= 6 + 4  # and what was in flight when the connection was lost
 
     def teardown(self) -> None:
-        self.outbound.discard()
-        assert (self.outbound.waiting, self.outbound.inflight, self.outbound.ids._holds) == (0, 0, {})
+        """In the end everything that was not dropped arrives and is acknowledged, and nothing is left."""
+        if not hasattr(self, "outbound"):
+            return
+        if self.peer is None:
+            self.connect()
+        assert self.peer is not None
+        self.peer.congested.clear()
+        for _ in range(100):
+            if not (self.outbound.waiting or self.outbound.inflight):
+                break
+            self.commit()
+            self.outbound.on_writable(self.now)
+            self.collect()
+            for _ in range(len(self.open)):
+                self.answer(0, refuses=False)
+        self.commit()
+        assert (self.outbound.waiting, self.outbound.inflight) == (0, 0)
+        assert (self.stored, self.outbound.ids._holds) == ([], {})
 
 
 TestQueues = QueueMachine.TestCase

@@ -17,7 +17,8 @@ from moq.wire import (
     TypeFormat,
     TypeReq,
 )
-from tests.broker.desk import LONG, PERSISTENT, Client, Desk, DeskStore
+from tests.broker.desk import LONG, PERSISTENT, Client, Desk
+from tests.broker.stores import CommitStore
 
 
 def back(desk: Desk, name: str) -> Client:
@@ -141,6 +142,7 @@ def test_a_session_that_ended_leaves_nothing_in_the_store(desk: Desk) -> None:
     publisher.lost()
     desk.advance(3600)
     assert [fact for table in desk.store.safe._tables.values() for fact in table] == []
+    assert desk.store.safe.queues() == []
     assert len(desk.broker.topics) == 0
 
 
@@ -182,7 +184,7 @@ def test_topics_past_the_limit_of_the_new_broker_are_not_recovered(desk: Desk) -
     for alias, topic in enumerate(("a", "b"), 1):
         publisher.register(topic, alias=alias, mode=RetentionMode.FIFO)
         publisher.publish(alias, b"x", qos=1, id=1, retain=True)
-    after = Desk(Limits(max_topics=1), store=DeskStore(desk.store.safe))
+    after = Desk(Limits(max_topics=1), store=CommitStore(desk.store.safe, commits_itself=True))
     assert (len(after.broker.topics), after.broker.topics.retained_count) == (1, 1)
 
 

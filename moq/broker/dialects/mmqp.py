@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
     from moq.broker.types import Described
-    from moq.wire import Item
+    from moq.wire import Item, TopicRequest
 
 
 class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
@@ -202,7 +202,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._topics = ClientTopics(self._broker, session, self._aliases)
         self._broker.sessions.start(session, self, now)
         if packet.topics is not None:
-            self._send(TopAck(0, bytes(self._topics.answer(request, now) for request in packet.topics)))
+            self._answer_topics(0, packet.topics, now)
 
     def _user(self, packet: ConReq) -> str | None:
         if packet.version != VERSION_MOQ_1:
@@ -223,8 +223,12 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         if isinstance(first, Query):
             self._on_query(packet.packet_id, first)
             return
-        reasons = bytes(self._topics.answer(request, now) for request in packet.requests)
-        self._send(TopAck(packet.packet_id, reasons))
+        self._answer_topics(packet.packet_id, packet.requests, now)
+
+    def _answer_topics(self, packet_id: int, requests: list[TopicRequest], now: float) -> None:
+        assert self._session is not None
+        answer = TopAck(packet_id, bytes(self._topics.answer(request, now) for request in requests))
+        self._broker.when_safe(self._session, lambda: self._send(answer))
 
     def _on_query(self, packet_id: int, request: Query) -> None:
         assert self._session is not None
@@ -346,7 +350,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             self._broker.on_type_answer(self._session, packet.packet_id, packet.topic, known)
         else:
             reason = self._broker.announce(self._session, packet.topic, type_)
-            self._send(TopAck(packet.packet_id, bytes((reason,))))
+            answer = TopAck(packet.packet_id, bytes((reason,)))
+            self._environment.promises.keep(lambda: self._send(answer))
 
     # --- the end --------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
+    from moq.broker.message import Subscription
     from moq.broker.session import Session
 
 
@@ -50,14 +51,23 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
 
     def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
-        self._replies.end(PUBACK, packet_id, reason)
+        if self._must_not_acknowledge(reason):
+            self.close(reason)
+        else:
+            self._replies.end(PUBACK, packet_id, reason)
 
     def confirm_received(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
-        if reason >= FIRST_REFUSAL:
+        if self._must_not_acknowledge(reason):
+            self.close(reason)
+        elif reason >= FIRST_REFUSAL:
             self._replies.end(PUBREC, packet_id, reason)
         else:
             self._replies.go_on(PUBREC, packet_id, reason)
+
+    def _must_not_acknowledge(self, reason: Reason) -> bool:
+        """3.1.1 has no word for "not now", and an acknowledgement would say the opposite: the client is to retry."""
+        return reason is Reason.QUOTA_EXCEEDED and self._version == mqtt.VERSION_3_1_1
 
     def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
         """See `Peer`."""
@@ -320,9 +330,15 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
                 self._outlets.lanes[subscription.filter, subscription.group] = lane_id
             if sends_retained:
                 replayed.append(subscription)
-        self._replies.send(mqtt.SubAck(packet.packet_id, None, bytes(reasons)), lane_id)
-        for subscription in replayed:
-            self._broker.send_retained(subscription, now)
+        assert self._session is not None
+        answer = mqtt.SubAck(packet.packet_id, None, bytes(reasons))
+        self._broker.when_safe(self._session, lambda: self._answer_subscribe(answer, lane_id, replayed))
+
+    def _answer_subscribe(self, answer: mqtt.SubAck, lane_id: int, replayed: list[Subscription]) -> None:
+        if self.state is State.OPEN:
+            self._replies.send(answer, lane_id)
+            for subscription in replayed:
+                self._broker.send_retained(subscription, self._environment.now)
 
     def _on_unsubscribe(self, packet: mqtt.Unsubscribe, lane_id: int) -> None:
         reasons = bytes(self._topics.unsubscribe(filter_) for filter_ in packet.filters)
@@ -330,7 +346,9 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             if (found := parse_filter(filter_)) is not None:
                 self._outlets.lanes.pop(found, None)
         is_5 = self._version == mqtt.VERSION_5
-        self._replies.send(mqtt.UnsubAck(packet.packet_id, None, reasons if is_5 else b""), lane_id)
+        assert self._session is not None
+        answer = mqtt.UnsubAck(packet.packet_id, None, reasons if is_5 else b"")
+        self._broker.when_safe(self._session, lambda: self._replies.send(answer, lane_id))
 
     # --- the end --------------------------------------------------------------------------------------
 
