@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moq.broker.link import Link
     from tests.crash.ledger import Flow, Ledger
 
-KEEP_ALIVE_S: Final = 2
+KEEP_ALIVE_S: Final = 1
 """A broker that died unheard is noticed after twice this: a client with nothing to send gets no refusal."""
 RECONNECT: Final = Reconnect(first_s=0.05, longest_s=0.4)
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -121,11 +121,13 @@ class MQTTClient:
         connection.start()
         heard = -1
         while not gone.done():
-            await asyncio.wait([gone], timeout=KEEP_ALIVE_S)
+            await asyncio.wait([gone], timeout=2 * KEEP_ALIVE_S)
             if connection.heard == heard:
                 connection.link.abort()
             heard = connection.heard
             connection.ping()
+        if connection.fault is not None:
+            self._complain(connection.fault)
         return 0 if heard > 0 else attempt + 1
 
 

@@ -171,6 +171,8 @@ class MQTTConnection:
         self._on_closed = on_closed
         self._reader = mqtt.MQTTFrameReader(MAX_PACKET_BYTES, MAX_PACKET_BYTES, session.version)
         self._is_accepted = False
+        self.fault: str | None = None
+        """What the broker sent that is no MQTT."""
         self.heard = 0
         """Grows with everything that arrives, so that silence can be noticed."""
 
@@ -188,8 +190,8 @@ class MQTTConnection:
             for packet in self._reader.feed(data):
                 self._received(packet)
         except ProtocolError as error:
+            self.fault = f"the broker broke the protocol towards {self._session.client_id} with {data[:32]!r}: {error}"
             self.link.abort()
-            raise AssertionError(f"the broker broke the protocol towards {self._session.client_id}: {error}") from error
 
     def _received(self, packet: mqtt.Item) -> None:
         if self._is_accepted:

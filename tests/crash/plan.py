@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("mmqp-quic", "mqtt5-tcp", "mmqp-tcp", "mqtt5-quic", "mqtt3-tcp", "paho-tcp")
 """Dialect and transport, as the names of the clients begin."""
+ONLY_QOS_1: Final = ("paho-tcp",)
+"""paho-mqtt 2.2 forgets over a failed attempt to reconnect that it has released a message, and publishes it once more
+(`_messages_reconnect_reset_out` knows no state `resend_pubrel`): at QoS 2 it doubles its own messages."""
 QOS_NAMES: Final = {1: "at-least-once", 2: "exactly-once"}
 
 
@@ -51,6 +54,8 @@ class Plan:
                 publisher = f"{kind}-pub-{group}"
                 plan.publishers[publisher] = []
                 for qos, name in QOS_NAMES.items():
+                    if qos == 2 and kind in ONLY_QOS_1:
+                        continue
                     topic = f"crash/{group}/{kind}/{name}"
                     plan.publishers[publisher].append(Flow(number, publisher, topic, qos, subscribers))
                     number += 1
