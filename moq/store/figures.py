@@ -12,7 +12,7 @@ class StoreFigures:
         self.batches = 0
         """Transactions committed."""
         self.changes = 0
-        """Changes made safe, those that cancelled each other included."""
+        """Changes in them, those that cancelled each other included."""
         self.rows = 0
         """Rows written, altered or removed for them."""
         self.commit_seconds = 0.0

@@ -8,22 +8,23 @@ queue comes back as one row, its payloads behind each other in one blob.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moq.broker.message import NEVER
 from moq.broker.store import DeliveryRecord, MessageRecord, Table
 from moq.store.batch import Read, Sweep, Trim
 from moq.store.rows import (
     FACTS,
     from_maybe_finite,
-    maybe_finite,
     maybe_properties,
     maybe_properties_text,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from moq.broker.message import Message
     from moq.store.batch import Answer, Question, Segment
@@ -41,13 +42,22 @@ DROP_SLICE: Final = 5_000
 
 _PAIRS: Final = "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
 
-_ADD_MESSAGES: Final = (
+
+class Insertion(NamedTuple):
+    """A statement around a VALUES list of rows of some width."""
+
+    width: int
+    head: str
+    tail: str = ""
+
+
+_ADD_MESSAGES: Final = Insertion(
+    9,
     "INSERT INTO message (id, refs, topic, payload, spool, qos, retain, publisher, properties) VALUES ",
     " ON CONFLICT (id) DO UPDATE SET refs = refs + excluded.refs",
 )
-_ADD_DELIVERIES: Final = (
-    "INSERT INTO delivery (queue, number, message, qos, packet_id, released, share, size, expires_at) VALUES ",
-    "",
+_ADD_DELIVERIES: Final = Insertion(
+    9, "INSERT INTO delivery (queue, number, message, qos, packet_id, released, share, size, expires_at) VALUES "
 )
 _MARK: Final = """
     UPDATE delivery SET packet_id = json_extract(value, '$[2]'), released = json_extract(value, '$[3]')
@@ -55,7 +65,9 @@ _MARK: Final = """
 _REMOVE: Final = f"DELETE FROM delivery WHERE (queue, number) IN ({_PAIRS})"
 
 _DISOWN: Final = "UPDATE queue SET owner = NULL WHERE id IN (SELECT value FROM json_each(?))"
-_OWN: Final = ("INSERT INTO queue (id, owner) VALUES ", " ON CONFLICT (id) DO UPDATE SET owner = excluded.owner")
+_OWN: Final = Insertion(
+    2, "INSERT INTO queue (id, owner) VALUES ", " ON CONFLICT (id) DO UPDATE SET owner = excluded.owner"
+)
 
 _READ: Final = """
     WITH candidate AS (
@@ -109,15 +121,17 @@ _CLEAR_DROPPED: Final = f"""
 _FORGET_DROPPED: Final = "DELETE FROM queue WHERE owner IS NULL"
 
 
-def _fact_statements(table: FactTable) -> tuple[tuple[str, str], tuple[str, str]]:
+def _fact_statements(table: FactTable) -> tuple[Insertion, Insertion]:
     values = [column for column in table.columns if column not in table.key and column != "group_name"]
     update = f"UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in values)}" if values else "NOTHING"
-    put = (
+    put = Insertion(
+        len(table.columns),
         f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ",
         f" ON CONFLICT ({', '.join(table.key)}) DO {update}",
     )
     same = " AND ".join(f"{key} = gone.column{place}" for place, key in enumerate(table.key, 1))
-    forget = (
+    forget = Insertion(
+        len(table.key),
         f"DELETE FROM {table.name} WHERE rowid IN (SELECT {table.name}.rowid FROM (VALUES ",
         f") AS gone CROSS JOIN {table.name} ON {same})",
     )
@@ -169,40 +183,46 @@ class Statements:
     def _forget_facts(self, segment: Segment) -> None:
         for table, keys in segment.forgotten.items():
             to_key = FACTS[table].to_key
-            self._values(_FACT_STATEMENTS[table][1], [to_key(key) for key in keys])
+            self._values(_FACT_STATEMENTS[table][1], [value for key in keys for value in to_key(key)])
 
     def _put_facts(self, segment: Segment) -> None:
         for table, facts in segment.facts.items():
-            to_row = FACTS[table].to_row
-            rows = [to_row(key, record) for key, record in facts.items()]
-            if table is Table.RETAINED:
-                rows = [(*row[:2], *self._spool.keep_retained(row[2]), *row[4:]) for row in rows]
-            self._values(_FACT_STATEMENTS[table][0], rows)
+            to_row = self._retained_row if table is Table.RETAINED else FACTS[table].to_row
+            rows = (to_row(key, record) for key, record in facts.items())
+            self._values(_FACT_STATEMENTS[table][0], [value for row in rows for value in row])
+
+    def _retained_row(self, key: Any, record: Any) -> Row:
+        row = FACTS[Table.RETAINED].to_row(key, record)
+        return *row[:2], *self._spool.keep_retained(record.payload), *row[4:]
 
     # --- queues ---------------------------------------------------------------------------------------
 
     def _set_owners(self, segment: Segment) -> None:
         # An owner may pass from queue to queue within a segment: let go of all before taking any.
         self._execute(_DISOWN, (json.dumps(list(segment.owners)),))
-        self._values(_OWN, [(queue, owner) for queue, owner in segment.owners.items() if owner is not None])
+        owned = [(queue, owner) for queue, owner in segment.owners.items() if owner is not None]
+        self._values(_OWN, [value for pair in owned for value in pair])
 
     def _add(self, segment: Segment) -> None:
-        messages: dict[int, list[Message]] = {}
-        rows: list[Row] = []
+        messages: dict[int, Message] = {}
+        refs: Counter[int] = Counter()
+        deliveries: list[Any] = []
         for queue, added in segment.added.items():
             for number, (message, expires_at, qos, packet_id, released, share) in added.items():
-                messages.setdefault(message.stored_as, []).append(message)
-                size, expires = len(message.payload), maybe_finite(expires_at)
-                rows.append((queue, number, message.stored_as, qos, packet_id, released, share, size, expires))
-        self._values(_ADD_MESSAGES, [self._message_row(number, same) for number, same in messages.items()])
-        self._values(_ADD_DELIVERIES, rows)
+                stored_as = message.stored_as
+                messages[stored_as] = message
+                refs[stored_as] += 1
+                size, expires = len(message.payload), None if expires_at == NEVER else expires_at
+                deliveries += (queue, number, stored_as, qos, packet_id, released, share, size, expires)
+        rows = (self._message_row(message, refs[number]) for number, message in messages.items())
+        self._values(_ADD_MESSAGES, [value for row in rows for value in row])
+        self._values(_ADD_DELIVERIES, deliveries)
 
-    def _message_row(self, number: int, same: list[Message]) -> Row:
-        message = same[0]
-        payload, spool = self._spool.keep_message(number, message.payload)
+    def _message_row(self, message: Message, refs: int) -> Row:
+        payload, spool = self._spool.keep_message(message.stored_as, message.payload)
         return (
-            number,
-            len(same),
+            message.stored_as,
+            refs,
             message.topic,
             payload,
             spool,
@@ -269,16 +289,14 @@ class Statements:
         self.rows += count
         return count
 
-    def _values(self, statement: tuple[str, str], rows: Sequence[Row]) -> None:
-        """Put rows into the VALUES list between the two halves of a statement, as often as it takes."""
-        for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            some = rows[start : start + ROWS_PER_STATEMENT]
-            row = f"({', '.join('?' * len(some[0]))})"
-            self._execute(f"{statement[0]}{', '.join([row] * len(some))}{statement[1]}", _flat(some))
-
-
-def _flat(rows: Iterable[Row]) -> list[Any]:
-    return [value for row in rows for value in row]
+    def _values(self, statement: Insertion, values: list[Any]) -> None:
+        """Put values into the VALUES list of a statement, row after row, as often as it takes."""
+        step = ROWS_PER_STATEMENT * statement.width
+        row = f"({', '.join('?' * statement.width)})"
+        for start in range(0, len(values), step):
+            some = values[start : start + step]
+            places = ", ".join([row] * (len(some) // statement.width))
+            self._execute(f"{statement.head}{places}{statement.tail}", some)
 
 
 def _delivery(row: list[Any], payload: bytes) -> DeliveryRecord:
