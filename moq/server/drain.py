@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from moq.broker.store import Store
     from moq.server.served import ServedLink
 
 SETTLE_SHARE: Final = 0.2
@@ -28,7 +29,7 @@ POLL_S: Final = 0.005
 
 async def drain(
     links: Collection[ServedLink],
-    is_durable: Callable[[], bool],
+    store: Store,
     clock: Callable[[], float],
     *,
     timeout_s: float,
@@ -36,9 +37,10 @@ async def drain(
 ) -> None:
     """Let all clients go; `links` are those still open, and get fewer.
 
-    An acknowledgement is part of its exchange: while `is_durable` is false some wait for the store.
+    An acknowledgement is part of its exchange: nobody goes before the store is where it was when this began. What comes
+    after that may not be acknowledged, and is sent again.
     """
-    began = clock()
+    began, last = clock(), store.last
     leaving: set[ServedLink] = set()
 
     def say_goodbye(*, to_all: bool) -> None:
@@ -48,7 +50,7 @@ async def drain(
                 served.connection.shut_down(clock(), server_reference)
 
     while links and clock() < began + timeout_s * SETTLE_SHARE:
-        if is_durable():
+        if store.durable >= last:
             say_goodbye(to_all=False)
         await asyncio.sleep(POLL_S)
     say_goodbye(to_all=True)

@@ -101,7 +101,7 @@ class Server:
                 await listener.close()
         await drain(
             self._served,
-            lambda: self._store.durable >= self._store.last,
+            self._store,
             self.clock,
             timeout_s=self._config.drain_timeout_s,
             server_reference=self._config.server_reference,
