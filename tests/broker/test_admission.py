@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +23,9 @@ from tests.broker.mqtt.scripted import MQTTClient, connect
 ONE = "192.0.2.1"
 OTHER = "192.0.2.2"
 MQTT_VERSIONS = [mqtt.VERSION_3_1_1, mqtt.VERSION_5]
+
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/limits.md").read_text()
 
 
 def admission(**limits: int) -> tuple[Admission, Figures, Pressure]:
@@ -305,3 +312,17 @@ def test_a_publisher_has_as_many_messages_in_flight_as_the_receive_maximum() -> 
     publisher.publish("a", qos=2, id=4)
     assert [packet.reason for packet in publisher.take(mqtt.Disconnect)] == [Reason.RECEIVE_MAXIMUM_EXCEEDED]
     assert desk.figures.refused_inflight == 1
+
+
+# --- the reference ------------------------------------------------------------------------------------
+
+
+def test_every_limit_is_in_the_reference_with_its_default() -> None:
+    rows = {name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| (\S+)", REFERENCE, re.MULTILINE)}
+    assert rows == {field.name: float(getattr(Limits(), field.name)) for field in fields(Limits)}
+
+
+def test_every_refusal_that_is_counted_is_in_the_reference() -> None:
+    named = set(re.findall(r'moq_refused_total\{limit="(\w+)"\}', REFERENCE))
+    counted = {field.name for field in fields(Figures) if field.name.startswith("refused_")}
+    assert {f"refused_{name}" for name in named} == counted
