@@ -99,7 +99,8 @@ class Topics:
             return
         if topic.sweep is not None:
             topic.sweep.cancel()
-        self._store.delete(Table.TOPIC, topic.name)
+        if _is_kept(topic.name):
+            self._store.delete(Table.TOPIC, topic.name)
         levels = topic.name.split("/")
         path = [self._root]
         for level in levels:
@@ -181,7 +182,8 @@ class Topics:
             message = _expiring(message, now + topic.expiry_s)
         topic.retained.append((topic.next_number, message))
         self._schedule_sweep(topic, message.expires_at)
-        self._store.put(Table.RETAINED, (topic.name, topic.next_number), message_record(message, self._epoch))
+        if _is_kept(topic.name):
+            self._store.put(Table.RETAINED, (topic.name, topic.next_number), message_record(message, self._epoch))
         topic.next_number += 1
         self.retained_count += 1
         self.retained_bytes += len(message.payload)
@@ -244,13 +246,19 @@ class Topics:
         number, message = entry
         self.retained_count -= 1
         self.retained_bytes -= len(message.payload)
-        self._store.delete(Table.RETAINED, (topic.name, number))
+        if _is_kept(topic.name):
+            self._store.delete(Table.RETAINED, (topic.name, number))
 
     def _save(self, topic: Topic) -> None:
         type_ = topic.type or TopicType(0, "", b"")
         format_ = None if topic.type is None else type_.format
         record = TopicRecord(topic.mode, topic.expiry_s, format_, type_.media_type, type_.schema, type_.type_id)
         self._store.put(Table.TOPIC, topic.name, record)
+
+
+def _is_kept(name: str) -> bool:
+    """False for what the broker says of itself, which it says anew when it starts."""
+    return not name.startswith("$")
 
 
 def _below(nodes: list[_Node]) -> Iterator[Topic]:

@@ -10,13 +10,12 @@ once per turn of the loop.
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from typing import TYPE_CHECKING, Self
 
 from moq.broker.admission import Admission, host_of
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
-from moq.broker.store import MemoryStore
 from moq.broker.system import SystemTopics
 from moq.errors import ConfigError
 from moq.reasons import Reason, describe
@@ -28,6 +27,7 @@ from moq.server.pressure import Watch
 from moq.server.refused import Doorkeeper
 from moq.server.reload import Reloader, make_access, make_authenticator
 from moq.server.served import ServedLink
+from moq.server.storage import Storage
 from moq.version import __version__
 
 if TYPE_CHECKING:
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from moq.broker.link import Link, LinkHandler
-    from moq.broker.store import Store
     from moq.config import BrokerConfig
     from transports import Listener
+
+
+logger = logging.getLogger(__name__)
 
 
 class Server:
     """A running broker: `async with Server(config) as server`, then `server.ports`. Leaving the context drains it."""
 
-    def __init__(self, config: BrokerConfig, store: Store | None = None) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._store = store or MemoryStore()
         self._http: HTTPListener | None = None
         self._listeners: dict[str, Listener] = {}
         self._served: set[ServedLink] = set()
@@ -60,28 +61,35 @@ class Server:
         Raises:
             ConfigError: A port is taken or cannot be bound, or the users or access file cannot be used.
         """
+        self._loop = asyncio.get_running_loop()
+        self.clock = self._loop.time
+        self.storage = Storage(self._config, self._loop, self.arm)
         try:
             await self._open_http()
             await self._start()
         except BaseException:
             await self._close_listeners()
+            self.storage.close()
             raise
         self.phase = Phase.READY
         return self
 
     async def _start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.clock = self._loop.time
         now = self.clock()
+        # Reading takes as long as there is to read; until then the loop says so to whoever asks over HTTP.
+        await self._loop.run_in_executor(None, self.storage.open)
         environment = Environment(
             limits=self._config.limits,
-            store=self._store,
+            store=self.storage.store,
             access=make_access(self._config),
             authenticator=make_authenticator(self._config),
-            epoch=time.time() - now,
+            queue_policy=self._config.queue_policy,
+            epoch=self.storage.epoch(now),
             now=now,
         )
-        self.broker = Broker(environment, now)
+        self.broker = await self._loop.run_in_executor(None, Broker, environment, now)
+        if (restored := self.storage.start(self.broker, now)) is not None:
+            logger.info("%s", restored)
         self.admission = Admission(environment.limits, environment.figures, environment.pressure)
         self.watch = Watch(self, self._loop)
         self._doorkeeper = Doorkeeper(self._loop)
@@ -101,7 +109,7 @@ class Server:
                 await listener.close()
         await drain(
             self._served,
-            self._store,
+            self.storage.store,
             self.clock,
             timeout_s=self._config.drain_timeout_s,
             server_reference=self._config.server_reference,
@@ -110,6 +118,7 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
         self.watch.close()
+        self.storage.close()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -133,8 +142,7 @@ class Server:
     @property
     def store_failure(self) -> str | None:
         """What keeps the store from making changes safe, such as a full disk."""
-        failure: str | None = getattr(self._store, "failure", None)
-        return failure
+        return self.storage.store.failure
 
     def reload(self) -> list[str]:
         """Read users, access list and certificates again. Returns complaints: if there is one, nothing has changed."""

@@ -84,9 +84,9 @@ async def test_a_server_that_drains_says_so_until_its_clients_are_gone(config: B
 
 
 async def test_a_server_whose_store_fails_says_why_it_is_not_ready(config: BrokerConfig) -> None:
-    store = FailingStore()
-    async with Server(config, store) as server:
+    async with Server(dataclasses.replace(config, store="memory")) as server:
         assert await ready_figure(server) == 1
+        store = server.storage.store = FailingStore()
         store.failure = "no space left on device"
         assert await get(server, "/readyz") == (UNAVAILABLE, "the store fails: no space left on device\n")
         assert await get(server, "/healthz") == ("HTTP/1.0 200 OK", "ok\n")
