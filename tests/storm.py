@@ -46,7 +46,7 @@ class Caller:
         self.is_over.set()
 
 
-async def call(target: transports.Target, ca: Path) -> None:
+async def call(target: transports.Target, ca: Path, has_begun: asyncio.Event) -> None:
     """Connect again and again."""
     callers: list[Caller] = []
 
@@ -59,13 +59,16 @@ async def call(target: transports.Target, ca: Path) -> None:
         with contextlib.suppress(MoqError):
             await transports.connect(target, make, ca=ca)
             await callers.pop().is_over.wait()
+            has_begun.set()
 
 
 async def storm(url: str, data_dir: Path) -> None:
-    """Keep connections under way until killed; say when the first is."""
-    target, ca = transports.parse_url(url), certs.paths(data_dir).ca
+    """Keep connections under way until killed; say when the first was answered."""
+    target, ca, has_begun = transports.parse_url(url), certs.paths(data_dir).ca, asyncio.Event()
+    calls = asyncio.gather(*(call(target, ca, has_begun) for _ in range(AT_ONCE)))
+    await has_begun.wait()
     print("storming", flush=True)
-    await asyncio.gather(*(call(target, ca) for _ in range(AT_ONCE)))
+    await calls
 
 
 if __name__ == "__main__":

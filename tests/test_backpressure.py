@@ -87,12 +87,14 @@ class Peer:
     def closed(self, reason: int | None, message: str) -> None: ...
 
 
-async def join(broker: Broker, scheme: str, client_id: str, requests: list[TopicRequest]) -> Peer:
+async def join(
+    broker: Broker, scheme: str, client_id: str, requests: list[TopicRequest], kind: type[Peer] = Peer
+) -> Peer:
     target = transports.parse_url(broker.url(scheme))
     peers: list[Peer] = []
 
     def make(link: Link) -> Peer:
-        peers.append(Peer(link))
+        peers.append(kind(link))
         return peers[0]
 
     await transports.connect(target, make, ca=certs.paths(broker.data_dir).ca)

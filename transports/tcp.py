@@ -20,6 +20,8 @@ import socket
 import ssl
 import sys
 import termios
+import traceback
+from asyncio import sslproto
 from typing import TYPE_CHECKING, Final, cast
 
 from moq.broker.link import CONTROL
@@ -42,6 +44,12 @@ TLS_SLICE_BYTES: Final = 64 * 1024
 """TLS is given this much at a time: asyncio does not count the ciphertext that already left its TLS layer for the
 socket, and says that it is full only with the write after. Small slices keep what is uncounted under two of them."""
 
+
+TLS_READ_BYTES: Final = 64 * 1024
+"""What one read of a TLS connection takes. Each has a buffer of this size for itself; with asyncio's own choice of 256
+KiB, two hundred handshakes under way are 50 MB."""
+
+sslproto.SSLProtocol.max_size = TLS_READ_BYTES
 
 ACCEPT_AGAIN_S: Final = 1.0
 """How long nobody is accepted after the kernel had no file descriptor or memory for another connection."""
@@ -66,6 +74,26 @@ class Flusher:
         lanes, self._lanes = self._lanes, []
         for lane in lanes:
             lane.flush()
+
+
+class _Gone(asyncio.Transport):
+    """Stands where the transport was once that is gone.
+
+    What refers to a TLS transport keeps its buffer of 256 KiB, and the parts of a link refer to each other: until the
+    garbage collector came round, a storm of connections would leave hundreds of megabytes behind.
+    """
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        pass
+
+
+_GONE: Final = _Gone()
 
 
 class TCPLane:
@@ -190,6 +218,10 @@ class TCPLane:
             self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
         self._queued = 0
+
+    def let_go(self) -> None:
+        """The transport is gone."""
+        self._transport = _GONE
 
 
 class TCPLink(asyncio.BufferedProtocol):
@@ -322,6 +354,8 @@ class TCPLink(asyncio.BufferedProtocol):
             self._end_timer.cancel()
         self._is_ending = True
         self._lane.close()
+        self._lane.let_go()
+        self._stream = _GONE
         if self._handler is None:
             return
         message = self._end_message or (f"connection lost: {error}" if error else "connection lost")
@@ -448,6 +482,8 @@ class TCPListener:
             )
         except OSError as error:  # of TLS, too
             logger.info("a connection to port %d did not come about: %s", self.port, _why(error))
+            # Where it was raised the error is a local name: a circle that keeps the buffers of the handshake.
+            traceback.clear_frames(error.__traceback__)
 
 
 async def serve(
