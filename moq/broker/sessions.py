@@ -100,7 +100,7 @@ class Sessions:
         session.save()
         self._environment.figures.connections += 1
         if initial_will is not None:
-            self._publish_initial(client_id, initial_will, now)
+            self._publish_initial(session, initial_will, now)
         return session, is_present
 
     def start(self, session: Session, peer: Peer, now: float, window: int | None = None) -> None:
@@ -247,11 +247,11 @@ class Sessions:
         if not self._environment.access.allows(client, Action.PUBLISH, will.topic):
             raise RequestRefused(f"will topic {will.topic!r}", Reason.NOT_AUTHORIZED)
 
-    def _publish_initial(self, client_id: str, will: Will, now: float) -> None:
+    def _publish_initial(self, session: Session, will: Will, now: float) -> None:
         if will.delay_s > 0:
-            self._environment.timers.at(now + will.delay_s, lambda at: self._publish_will(client_id, will, at))
+            self._environment.timers.at(now + will.delay_s, lambda at: self._publish_will(session, will, at))
         else:
-            self._publish_will(client_id, will, now)
+            self._publish_will(session, will, now)
 
     def _schedule_will(self, session: Session, now: float) -> None:
         will = session.last_will
@@ -267,9 +267,14 @@ class Sessions:
         if will is not None:
             if session.client_id in self._sessions:
                 session.save(session.end_timer.when if session.end_timer is not None else NEVER)
-            self._publish_will(session.client_id, will, now)
+            self._publish_will(session, will, now)
 
-    def _publish_will(self, client_id: str, will: Will, now: float) -> None:
+    def _publish_will(self, session: Session, will: Will, now: float) -> None:
+        if not self._environment.access.allows(session, Action.PUBLISH, will.topic):
+            # It was allowed when the client connected, which may be long ago.
+            self._environment.figures.dropped_not_authorized += 1
+            return
         expires_at = now + will.expiry_s if will.expiry_s is not None else NEVER
-        message = Message(will.topic, will.payload, will.qos, will.retain, client_id, expires_at, will.properties)
+        publisher = session.client_id
+        message = Message(will.topic, will.payload, will.qos, will.retain, publisher, expires_at, will.properties)
         self._broker.route(message, now)

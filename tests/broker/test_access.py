@@ -227,6 +227,17 @@ def test_a_resumed_session_publishes_under_no_alias_that_the_rules_no_longer_gra
     assert eve.take(PubAck) == [PubAck(0, 1, Reason.NOT_AUTHORIZED)]
 
 
+def test_a_will_is_not_published_where_its_client_no_longer_may() -> None:
+    desk = GuardedDesk(EVERYTHING)
+    listener = desk.connect("listener")
+    listener.subscribe("#")
+    eve = connect(desk, "eve", will=mqtt.Will(None, "gone", b"eve"))
+    desk.change(EVE_READS_A_PART + EVERYTHING, listener)
+    eve.lost()
+    assert listener.payloads() == []
+    assert desk.figures.dropped_not_authorized == 1
+
+
 # --- goodbyes -----------------------------------------------------------------------------------------
 
 
