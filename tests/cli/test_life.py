@@ -135,6 +135,34 @@ async def test_an_exchange_ends_while_readyz_says_that_the_broker_drains(tmp_pat
         assert broker.wait() == 0
 
 
+async def test_an_exchange_that_has_not_ended_goes_on_after_the_restart(tmp_path: Path) -> None:
+    lasting = mqtt.Connect(5, False, properties=mqtt.Properties(session_expiry_interval=3600), client_id="alice")
+    with Broker(tmp_path, "--drain-timeout-s", "1") as broker:
+        client = MQTTClient.over_streams(*await asyncio.open_connection("localhost", broker.ports["tcp"]))
+        await client.send(lasting)
+        await client.is_accepted()
+        await client.subscribe("a", qos=2)
+        await client.send(publish("a", b"x", qos=1, packet_id=5))
+        first = await next_message(client)
+        assert broker.stop() == 0
+        await client.read_to_the_end()
+    with Broker(tmp_path) as broker:
+        client = MQTTClient.over_streams(*await asyncio.open_connection("localhost", broker.ports["tcp"]))
+        await client.send(lasting)
+        await client.is_accepted()
+        again = await next_message(client)
+        assert (again.payload, again.packet_id, again.qos) == (b"x", first.packet_id, 1)
+        await client.send(mqtt.PubAck(again.packet_id, 0))
+        assert broker.stop() == 0
+        await client.read_to_the_end()
+
+
+async def next_message(client: MQTTClient) -> mqtt.Publish:
+    while not isinstance(packet := await client.read(), mqtt.Publish):
+        assert packet is not None
+    return packet
+
+
 def readiness(broker: Broker) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{broker.ports['http']}/readyz", timeout=PATIENCE_S) as answer:
