@@ -7,6 +7,7 @@ whether a text is in the language, `subscriptions` draws texts that are, `damage
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from urllib.parse import unquote_to_bytes
 
 from hypothesis import strategies as st
@@ -81,7 +82,14 @@ def _suits(operator: str, escaped: str) -> bool:
     value = unquote_to_bytes(escaped).decode()
     if operator == "CONTAINS":
         return value != ""
-    return operator in ("EQ", "NEQ") or (_NUMBER.fullmatch(value) is not None and abs(float(value)) < 1e308)
+    return operator in ("EQ", "NEQ") or _is_number(value)
+
+
+def _is_number(text: str) -> bool:
+    if len(text.encode()) > 64 or _NUMBER.fullmatch(text) is None:
+        return False
+    value = Decimal(text.strip())
+    return not value or abs(value.adjusted()) <= 308
 
 
 def _is_topic(topic: str) -> bool:

@@ -54,6 +54,7 @@ def test_every_permitted_subscription_is_accepted(text: str) -> None:
 @example("$SUM/a;b/+")
 @example("$SUM/$AVG/+")
 @example("$GT;%FF/a")
+@example("$GT;1E-7535/a")
 def test_the_parser_accepts_what_the_recogniser_does(text: str) -> None:
     if not has_operators(text):
         assert parse(text, FUNCTIONS) is None
