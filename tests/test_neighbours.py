@@ -1,8 +1,8 @@
 """Bad neighbours: a subscriber that stops reading, one that reads a byte a second, and a storm of connections, at once.
 
 A client that minds its own business sends a message to itself again and again, first alone and then beside them, in
-turns. Its 99th percentile may not be more than twice the quiet one. What any machine adds now and then, because
-something else ran, is allowed for by `NOISE_S`, and by judging the median of several rounds.
+turns. Its 99th percentile may not be more than twice the quiet one. Whatever else a machine does only adds to either:
+so the best of several rounds are compared, and `NOISE_S` is allowed for what remains.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import statistics
 import sys
 import threading
 import time
@@ -50,7 +49,7 @@ LIMITS = ("--limit", f"max_queued_bytes={4 * 1024 * 1024}", "--store", "memory")
 
 ALLOWED_BYTES = 64 * 1024 * 1024
 """Of two subscribers, so much waiting, as much in flight, and a high-water mark of 1 MiB; two hundred connections of
-the storm, which take 150 kB each while they shake hands over TLS; and Python's own slack. 20 to 45 MiB were measured."""
+the storm, of 150 kB each while they shake hands over TLS; and Python's own slack. 20 to 45 MiB were measured."""
 
 
 async def latencies(client: moq.Client, inbox: moq.Subscription) -> list[float]:
@@ -163,7 +162,7 @@ async def test_bad_neighbours_cost_others_little_time_and_the_broker_little_memo
                     highest = max(highest, rss_bytes(broker))
     said = f"p99 in ms, quiet {_ms(quiet)}, beside bad neighbours {_ms(beside)}; {(highest - before) >> 20} MiB more"
     print(said)
-    assert statistics.median(beside) <= 2 * statistics.median(quiet) + NOISE_S, said
+    assert min(beside) <= 2 * min(quiet) + NOISE_S, said
     assert highest - before < ALLOWED_BYTES, said
 
 
