@@ -11,6 +11,7 @@ can be done about it.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -43,6 +44,12 @@ BUSY_TIMEOUT_S: Final = 5.0
 
 _SPOOLED: Final = """
     SELECT spool FROM message WHERE spool IS NOT NULL UNION ALL SELECT spool FROM retained WHERE spool IS NOT NULL"""
+
+_LOST: Final = "spool IN (SELECT value FROM json_each(?))"
+_REMOVE_LOST: Final = (
+    f"DELETE FROM retained WHERE {_LOST}",
+    f"DELETE FROM delivery WHERE message IN (SELECT id FROM message WHERE {_LOST})",
+)
 
 _COUNTS: Final = """
     SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM subscription), (SELECT count(*) FROM topic),
@@ -115,8 +122,9 @@ class Database:
         try:
             self.write_anchor()
             self.connection.execute("UPDATE run SET ended_clean = 1")
-        finally:
-            self.abandon()
+        except sqlite3.Error as error:
+            logger.warning("%s: the end could not be noted, the next start will check all: %s", self.path, error)
+        self.abandon()
 
     def abandon(self) -> None:
         """Let go without a word: the next start will check."""
@@ -209,13 +217,13 @@ class Database:
 
     def _open_spool(self) -> None:
         """Remove files nobody names, and what names files that are not there: it could never be delivered."""
-        missing = self.spool.open(name for (name,) in self.connection.execute(_SPOOLED).fetchall())
-        for name in sorted(missing):
+        missing = sorted(self.spool.open(name for (name,) in self.connection.execute(_SPOOLED).fetchall()))
+        if not missing:
+            return
+        for name in missing:
             logger.error("%s is missing: its message is lost", self.spool.directory / name)
-            self.connection.execute("DELETE FROM retained WHERE spool = ?", (name,))
-            self.connection.execute(
-                "DELETE FROM delivery WHERE message = (SELECT id FROM message WHERE spool = ?)", (name,)
-            )
+        for statement in _REMOVE_LOST:
+            self.connection.execute(statement, (json.dumps(missing),))
 
     def _recover(self, started: float, was_clean: bool) -> Recovered:
         sessions, subscriptions, topics, retained, queued = self.connection.execute(_COUNTS).fetchone()

@@ -42,8 +42,7 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) ->
             connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
         except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            connection.rollback()
             raise
     return version
 

@@ -38,6 +38,7 @@ class Spool:
     def open(self, named: Iterable[str]) -> set[str]:
         """Make the directory if need be and remove all files but those named; returns the names that have no file."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(self.directory.parent)
         missing = set(named)
         for entry in os.scandir(self.directory):
             if entry.name in missing:

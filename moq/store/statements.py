@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from moq.broker.message import NEVER
 from moq.broker.store import DeliveryRecord, MessageRecord, Table
@@ -170,6 +170,8 @@ class Statements:
             case Sweep():
                 gone = self._sweep(question)
                 return partial(question.then, gone, len(gone) < SWEEP_SLICE)
+            case _:
+                assert_never(question)
 
     def clear_dropped(self) -> bool:
         """Remove some deliveries of dropped queues; whether those were the last."""

@@ -121,10 +121,8 @@ class Writer:
         batch.answers = answers
 
     def _roll_back(self) -> None:
-        connection = self._database.connection
         try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._database.connection.rollback()
         except sqlite3.Error as error:
             logger.error("%s: not even a rollback: %s", self._database.path, error)
         self._database.spool.after_rollback()

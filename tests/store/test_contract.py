@@ -51,6 +51,7 @@ FACTS: list[tuple[Table, Hashable, Record]] = [
     (Table.TOPIC, "a/c", TopicRecord(0, None, None, "", b"", 0)),
     (Table.RETAINED, ("a/b", 1), RETAINED),
     (Table.RETAINED, ("a/b", 2), MessageRecord("a/b", b"large" * 100, 2, True, "", NEVER, None)),
+    (Table.RETAINED, ("a/c", 1), MessageRecord("a/c", b"", 2, True, "", NEVER, Properties(content_type="text/plain"))),
     (Table.RECEIVED, ("client", 1 << 16 | 65_535), None),
 ]
 

@@ -130,6 +130,19 @@ def test_a_store_that_cannot_be_closed_safely_says_how_much_is_lost(tmp_path: Pa
     store.close()
 
 
+def test_an_end_that_cannot_be_noted_is_an_unclean_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = open_sqlite(tmp_path)
+    enqueue(store, "c", 1, b"x")
+    settle(store)
+    store._database.connection.execute("PRAGMA query_only = 1")
+    store.close()
+    assert "the next start will check all" in caplog.text
+    store = open_sqlite(tmp_path)
+    assert not store._database.recovered.was_clean
+    assert queues(store)["c"].messages == 1
+    store.close()
+
+
 def test_a_fault_of_our_own_does_not_end_the_writer(
     sqlite: SQLiteKeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -266,3 +266,20 @@ def test_what_a_hand_has_parted_is_put_right_after_an_unclean_end(
     for what in ("1 deliveries without a queue", "2 deliveries without a message", "wrong counts"):
         assert what in caplog.text
     store.close()
+
+
+def test_a_wrong_count_of_deliveries_is_put_right_after_an_unclean_end(
+    sqlite: SQLiteKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = enqueue(sqlite.store, "c", 1, b"x")
+    enqueue(sqlite.store, "d", 1, sent)
+    sqlite.settle()
+    mended = sqlite.path.with_name("mended")
+    copy_files(sqlite.path, mended)
+    run(mended, "UPDATE message SET refs = 1")
+    store = open_sqlite(mended)
+    store.dequeue("c", 1)
+    settle(store)
+    assert list(queues(store)) == ["d"]
+    assert "put right 1 wrong counts" in caplog.text
+    store.close()
