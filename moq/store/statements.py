@@ -24,7 +24,7 @@ from moq.store.rows import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from moq.broker.message import Message
     from moq.store.batch import Answer, Question, Segment
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 ROWS_PER_STATEMENT: Final = 2_048
 """At most 11 columns each: below the 32,766 variables every build of SQLite allows."""
+
+SMALL_REST: Final = 48
+"""Rows that are one statement of their own, whatever their number."""
 
 SWEEP_SLICE: Final = 5_000
 """Expired deliveries removed in one transaction, which therefore ends within a fraction of a second."""
@@ -293,12 +296,26 @@ class Statements:
 
     def _values(self, statement: Insertion, values: list[Any]) -> None:
         """Put values into the VALUES list of a statement, row after row, as often as it takes."""
-        step = ROWS_PER_STATEMENT * statement.width
-        row = f"({', '.join('?' * statement.width)})"
-        for start in range(0, len(values), step):
-            some = values[start : start + step]
-            places = ", ".join([row] * (len(some) // statement.width))
-            self._execute(f"{statement.head}{places}{statement.tail}", some)
+        width = statement.width
+        row = f"({', '.join('?' * width)})"
+        start = 0
+        for rows in _portions(len(values) // width):
+            end = start + rows * width
+            self._execute(f"{statement.head}{', '.join([row] * rows)}{statement.tail}", values[start:end])
+            start = end
+
+
+def _portions(rows: int) -> Iterator[int]:
+    """Cut a number of rows into powers of two and a small rest.
+
+    To compile a statement costs twice as much as to carry it out; of a few sizes all are found compiled.
+    """
+    while rows > SMALL_REST:
+        portion = min(ROWS_PER_STATEMENT, 1 << rows.bit_length() - 1)
+        yield portion
+        rows -= portion
+    if rows:
+        yield rows
 
 
 def _delivery(row: list[Any], payload: bytes) -> DeliveryRecord:

@@ -108,7 +108,8 @@ def test_a_full_batch_takes_no_more_turns(sqlite: SQLiteKeeper, monkeypatch: pyt
 def test_more_rows_than_a_statement_takes_are_written_by_several(
     sqlite: SQLiteKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statements, "ROWS_PER_STATEMENT", 3)
+    monkeypatch.setattr(statements, "ROWS_PER_STATEMENT", 4)
+    monkeypatch.setattr(statements, "SMALL_REST", 1)
     for number in range(10):
         enqueue(sqlite.store, "c", number, b"%d" % number)
     assert read(sqlite, "c", after=-1).payloads == [b"%d" % number for number in range(10)]
