@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect as connect_websocket
 import moq
 from moq.errors import MoqError
 from moq.reasons import Reason, describe
-from moq.wire import ConAck, ConReq, Subscribe, encode, mqtt
+from moq.wire import ConAck, ConReq, Settings, Subscribe, TopAck, encode, mqtt
 from tests.running import Broker
 from tests.test_backpressure import join, rss_bytes
 
@@ -215,3 +215,22 @@ async def test_best_effort_messages_are_dropped_above_the_watermark(tmp_path: Pa
             flooding.cancel()
             stuck.link.abort()
             await asyncio.gather(flooding, return_exceptions=True)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_publishers_wait_for_a_store_that_is_behind(tmp_path: Path, scheme: str) -> None:
+    with Broker(tmp_path, "--limit", "max_unstored_changes=5") as broker:
+        url = broker.url(scheme)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp"])
+        wanted = Subscribe(qos=1, accepts_requests=False, alias=0, topic="load")
+        lasting = Settings(persistent=True, expiry_s=60)
+        writer.write(encode(ConReq(client_id="absent", settings=lasting, topics=[wanted])))
+        await reader.readuntil(encode(TopAck(0, b"\0")))
+        writer.close()
+        async with moq.connect(url, data_dir=tmp_path) as publisher:
+            seen = asyncio.create_task(asyncio.to_thread(broker.wait_for, "overload: slowing"))
+            while not seen.done():
+                # Every one of them is acknowledged: those that waited, too.
+                await asyncio.gather(*(publisher.publish("load", b"x", qos=1) for _ in range(500)))
+            await seen
+        await until(broker, "moq_pressure_level", 0)
