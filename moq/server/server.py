@@ -88,8 +88,7 @@ class Server:
             now=now,
         )
         self.broker = await self._loop.run_in_executor(None, Broker, environment, now)
-        if (restored := self.storage.start(self.broker, now)) is not None:
-            logger.info("%s", restored)
+        restored = self.storage.start(self.broker, now)
         self.admission = Admission(environment.limits, environment.figures, environment.pressure)
         self.watch = Watch(self, self._loop)
         self._doorkeeper = Doorkeeper(self._loop)
@@ -97,6 +96,8 @@ class Server:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
         async for name, listener in open_listeners(self._config, self._accept, self._refusal):
             self._listeners[name] = listener
+        if restored is not None:
+            logger.info("%s", restored)
         self.arm()
 
     async def __aexit__(

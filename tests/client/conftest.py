@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 SCHEMES = ("tcp", "tls", "quic")
 
 
-@pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One development authority for all tests: making keys takes longer than most of them."""
-    return tmp_path_factory.mktemp("moq")
-
-
 class Brokers:
     """Starts brokers, again on the same ports if asked to, and connects clients; all end with the test."""
 

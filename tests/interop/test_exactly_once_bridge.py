@@ -105,4 +105,5 @@ async def test_a_device_is_heard_exactly_once_while_either_side_reconnects(
         for work in (publish, disturb, collect):
             group.create_task(work())
     assert min(cuts.values()) > 0
-    assert received == list(range(published))
+    # Not in order: a device that is back may send what is new before it repeats what was not acknowledged.
+    assert sorted(received) == list(range(published))
