@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from moq.broker.access import OpenAccess
 from moq.broker.figures import Figures
 from moq.broker.message import NEVER
+from moq.broker.operators.functions import NoFunctions
 from moq.broker.pressure import Pressure
 from moq.broker.store import MemoryStore
 from moq.broker.timers import Timers
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from moq.broker.access import Access
     from moq.broker.authentication import Authenticator
+    from moq.broker.operators.functions import Functions
     from moq.broker.outbound import Outbound
     from moq.broker.store import Store
     from moq.broker.timers import Timer
@@ -96,6 +98,8 @@ class Environment:
     access: Access = field(default_factory=OpenAccess)
     authenticator: Authenticator | None = None
     """Without one every client is anonymous."""
+    functions: Functions = field(default_factory=NoFunctions)
+    """What subscriptions can have payloads processed with."""
     queue_policy: str = "drop-oldest"
     """See `moq.config.QUEUE_POLICIES`."""
     epoch: float = 0.0

@@ -5,6 +5,7 @@ an argument, and who subscribed is somebody else's concern.
 """
 
 from moq.broker.operators.computation import Computation, Output, Settings, compute
+from moq.broker.operators.functions import Functions, NoFunctions
 from moq.broker.operators.grammar import KEYWORDS, OperatorError, parse
 from moq.broker.operators.plan import Comparison, Naming, Operation, Plan, Rule, Spatial, Temporal
 from moq.broker.operators.rules import RuleFilter
@@ -15,7 +16,9 @@ __all__ = [
     "Calendar",
     "Comparison",
     "Computation",
+    "Functions",
     "Naming",
+    "NoFunctions",
     "Operation",
     "OperatorError",
     "Output",
