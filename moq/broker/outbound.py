@@ -91,6 +91,11 @@ class Outbound:
         return len(self._inflight)
 
     @property
+    def held_messages(self) -> int:
+        """Messages in memory."""
+        return self._queues.messages + len(self._inflight)
+
+    @property
     def held_bytes(self) -> int:
         """Payload bytes in memory."""
         return self._queues.size + self._inflight_bytes

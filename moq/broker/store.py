@@ -185,7 +185,8 @@ class Store(Protocol):
     def sweep(self, before: float, skip: Collection[str], then: Callable[[list[tuple[str, int]]], None]) -> None:
         """Remove deliveries without a packet identifier that have expired; `then` gets owner and size of each.
 
-        The owners to skip have some of theirs in memory, where they are looked at before they are sent.
+        It may be called several times, if there are many. The owners to skip have some of theirs in memory, where they
+        are looked at before they are sent.
         """
 
     def read(

@@ -60,6 +60,12 @@ class BrokerCollector(Collector):
             "moq_pressure_level", "0 calm, 1 publishers slowed, 2 QoS 0 dropped, 3 connections refused", pressure.level
         )
         yield GaugeMetricFamily("moq_lanes_slowed", "Lanes of publishers that wait for their turn", pressure.slowed)
+        outbounds = [session.outbound for session in broker.sessions]
+        yield GaugeMetricFamily(
+            "moq_messages_waiting", "Messages in queues, in memory and in the store", sum(o.waiting for o in outbounds)
+        )
+        yield GaugeMetricFamily("moq_messages_inflight", "Sent, not acknowledged", sum(o.inflight for o in outbounds))
+        yield from self._store_figures()
         drops = CounterMetricFamily("moq_messages_dropped", "Messages not delivered, by reason", labels=["reason"])
         refusals = CounterMetricFamily("moq_refused", "What was refused, by the limit it ran into", labels=["limit"])
         for field in fields(broker.figures):
@@ -72,6 +78,23 @@ class BrokerCollector(Collector):
                 yield CounterMetricFamily(f"moq_{field.name}", field.name.replace("_", " "), value)
         yield drops
         yield refusals
+
+    def _store_figures(self) -> Iterator[Metric]:
+        store = self._server.storage.store
+        yield GaugeMetricFamily("moq_store_pending", "Changes that are not safe yet", store.last - store.durable)
+        yield GaugeMetricFamily("moq_store_failing", "1 while nothing can be made safe", int(store.failure is not None))
+        if self._server.storage.sqlite is None:
+            return
+        figures = self._server.storage.sqlite.figures
+        for name, what in (
+            ("batches", "Transactions committed"),
+            ("changes", "Changes made safe, those that cancelled each other included"),
+            ("rows", "Rows written, altered or removed for them"),
+            ("commit_seconds", "Time spent in transactions"),
+            ("failures", "Transactions that failed and were tried again"),
+            ("spooled_bytes", "Bytes of payloads written to files of their own"),
+        ):
+            yield CounterMetricFamily(f"moq_store_{name}", what, getattr(figures, name))
 
 
 class HTTPListener:

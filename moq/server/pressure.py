@@ -58,11 +58,9 @@ class Watch:
         """What is held for clients now."""
         server, broker = self._server, self._server.broker
         store = broker.environment.store
-        # What waits beyond this of a persistent session is in the store.
-        most = broker.limits.max_queued_in_memory
         links = sum(served.link.unsent + served.connection.assembling_bytes for served in server.served)
         sessions = sum(
-            outbound.held_bytes + (min(outbound.waiting, most) + outbound.inflight) * DELIVERY_BYTES
+            outbound.held_bytes + outbound.held_messages * DELIVERY_BYTES
             for outbound in (session.outbound for session in broker.sessions)
         )
         return links + sessions + broker.topics.retained_bytes + (store.last - store.durable) * CHANGE_BYTES

@@ -20,6 +20,7 @@ side works on dictionaries, never blocks and never touches SQLite, except to rea
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from moq.broker.store import DeliveryRecord, Record
     from moq.store.database import Recovered
     from moq.store.timeline import Clocks, Timeline
+
+logger = logging.getLogger(__name__)
 
 MAX_BATCH_ROWS: Final = 20_000
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -146,7 +149,10 @@ class SQLiteStore:
             self._at_writer = None
             self.durable = batch.last
             for answer in batch.answers:
-                answer()
+                try:
+                    answer()
+                except Exception:  # one client's trouble must not keep everyone's changes from being stored
+                    logger.exception("what the store read was not taken")
         self._is_announced = False
         self._cut()
         return self.durable > before

@@ -18,6 +18,7 @@ from moq.broker.dialects.connection import State
 from moq.broker.dialects.mmqp import Connection
 from moq.broker.environment import Environment
 from moq.broker.link import CONTROL
+from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import (
     ConAck,
@@ -48,7 +49,6 @@ from tests.broker.stores import CommitStore
 if TYPE_CHECKING:
     from moq.broker.access import Access
     from moq.broker.link import Lane
-    from moq.config import Limits
     from moq.wire import Packet, SubscribeExtension, TopicRequest
 
 P = TypeVar("P")
@@ -355,11 +355,12 @@ class Desk:
         access: Access | None = None,
         store: CommitStore | None = None,
         now: float = 0.0,
+        queue_policy: str = "drop-oldest",
     ) -> None:
         self.store = store or CommitStore(commits_itself=True)
-        environment = Environment(store=self.store, epoch=1_000_000.0, now=now)
-        if limits is not None:
-            environment.limits = limits
+        environment = Environment(
+            limits=limits or Limits(), store=self.store, queue_policy=queue_policy, epoch=1_000_000.0, now=now
+        )
         if access is not None:
             environment.access = access
         self.now = now
@@ -418,6 +419,8 @@ class Desk:
 
     def restarted(self, after_s: float = 0.0) -> Desk:
         """A new broker with what this one's store has committed; its clients have to connect again."""
-        desk = Desk(self.broker.limits, store=CommitStore(self.store.safe, commits_itself=True), now=self.now + after_s)
+        store = CommitStore(self.store.safe, commits_itself=True)
+        policy = self.broker.environment.queue_policy
+        desk = Desk(self.broker.limits, store=store, now=self.now + after_s, queue_policy=policy)
         desk.aliases = self.aliases
         return desk
