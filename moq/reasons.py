@@ -59,6 +59,8 @@ class Reason(IntEnum):
     REQUEST_TIMED_OUT = 0xC2
     REQUEST_CLOSED = 0xC3  # a RESPONSE to a request nobody waits for any more
     TYPE_UNKNOWN = 0xC4
+    TOO_FEW_SUBSCRIBERS = 0xC5  # fewer than a message of QoS 3 waits for can confirm it
+    CONFIRMATION_TIMED_OUT = 0xC6  # the deadline of a message of QoS 3 has passed
 
 
 FIRST_REFUSAL = 0x80

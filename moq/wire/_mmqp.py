@@ -26,6 +26,8 @@ from moq.wire.mmqp import (
     Authentication,
     ConAck,
     ConEnd,
+    Confirmation,
+    ConfirmSyn,
     ConReq,
     ConSyn,
     Packet,
@@ -458,6 +460,45 @@ def _encode_publish_extension(part: PublishExtension) -> bytes:
     return _B.pack(flags) + tail
 
 
+def _decode_confirmation(buf: bytes, pos: int, end: int) -> tuple[Confirmation, int]:
+    """Read Confirmation."""
+    if pos + 1 > end:
+        raise truncated((("Confirmation.flags", 1),), end - pos)
+    flags = buf[pos]
+    if flags & 0x1F:
+        raise reserved("Confirmation.flags", flags, 0x1F)
+    pos += 1
+    client_id: str | None = None
+    if flags & 0x80:
+        client_id, pos = take_string(buf, pos, end, "Confirmation.client_id")
+    after_ms: int | None = None
+    if flags & 0x40:
+        if pos + 4 > end:
+            raise truncated((("Confirmation.after_ms", 4),), end - pos)
+        after_ms = _I.unpack_from(buf, pos)[0]
+        pos += 4
+    reply: bytes | None = None
+    if flags & 0x20:
+        reply, pos = take_binary(buf, pos, end, "Confirmation.reply")
+    return Confirmation(client_id, after_ms, reply), pos
+
+
+def _encode_confirmation(part: Confirmation) -> bytes:
+    """Write Confirmation."""
+    flags = 0
+    tail = b""
+    if part.client_id is not None:
+        flags |= 0x80
+        tail += put_string(part.client_id, "Confirmation.client_id")
+    if part.after_ms is not None:
+        flags |= 0x40
+        tail += _I.pack(part.after_ms)
+    if part.reply is not None:
+        flags |= 0x20
+        tail += put_binary(part.reply, "Confirmation.reply")
+    return _B.pack(flags) + tail
+
+
 _TOPIC_REQUEST_DECODERS: tuple[Callable[[bytes, int, int], tuple[TopicRequest, int]], ...] = (
     _decode_subscribe,
     _decode_register,
@@ -756,6 +797,26 @@ def encode_pubsyn(packet: PubSyn) -> bytes:
     return fixed_header(0x80 | packet.kind, len(fields)) + fields
 
 
+def decode_confirmsyn(buf: bytes, pos: int, end: int, control: int) -> ConfirmSyn:
+    """Read ConfirmSyn."""
+    if pos + 3 > end:
+        raise truncated((("ConfirmSyn.packet_id", 2), ("ConfirmSyn.reason", 1)), end - pos)
+    packet_id, reason = _HB.unpack_from(buf, pos)
+    pos += 3
+    confirmations: list[Confirmation] = []
+    while pos < end:
+        confirmations_item, pos = _decode_confirmation(buf, pos, end)
+        confirmations.append(confirmations_item)
+    return ConfirmSyn(packet_id, reason, confirmations)
+
+
+def encode_confirmsyn(packet: ConfirmSyn) -> bytes:
+    """Write ConfirmSyn."""
+    tail = b"".join([_encode_confirmation(item) for item in packet.confirmations])
+    fields = _HB.pack(packet.packet_id, packet.reason) + tail
+    return fixed_header(0x83, len(fields)) + fields
+
+
 def decode_puback(buf: bytes, pos: int, end: int, control: int) -> PubAck:
     """Read PubAck."""
     if pos + 3 > end:
@@ -875,6 +936,7 @@ DECODERS: dict[int, Decoder] = {
     0x80: decode_pubsyn,
     0x81: decode_pubsyn,
     0x82: decode_pubsyn,
+    0x83: decode_confirmsyn,
     0x90: decode_puback,
     0x91: decode_puback,
     0x92: decode_puback,
@@ -894,6 +956,7 @@ ENCODERS: dict[type[Packet], Callable[..., bytes]] = {
     QueryAck: encode_queryack,
     PubReq: encode_pubreq,
     PubSyn: encode_pubsyn,
+    ConfirmSyn: encode_confirmsyn,
     PubAck: encode_puback,
     Authen: encode_authen,
     TypeReq: encode_typereq,

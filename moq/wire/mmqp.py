@@ -336,6 +336,27 @@ class PubSyn:
 
 
 @dataclass(slots=True)
+class Confirmation:
+    """That one subscriber has a message of QoS 3."""
+
+    client_id: Annotated[ShortString | None, Present(7, "ID")] = None  # not from a subscriber, whom the broker knows
+    after_ms: Annotated[U32 | None, Present(6, "TIME")] = None  # since the broker took the message
+    reply: Annotated[ShortBinary | None, Present(5, "RPL")] = None  # the subscriber's words for the publisher
+
+
+@dataclass(slots=True)
+class ConfirmSyn:
+    """PUBSYN with TYPE 3 confirms a message of QoS 3: subscriber to broker for itself, broker to publisher for all."""
+
+    TYPE: ClassVar[int] = 8
+    CONTROL: ClassVar[int] = 0b11
+
+    packet_id: U16
+    reason: U8
+    confirmations: ToEnd[Confirmation]  # a subscriber's own is one
+
+
+@dataclass(slots=True)
 class PubAck:
     """PUBACK ends the exchange of its packet identifier: both ways."""
 
@@ -394,6 +415,7 @@ Packet = (
     | QueryAck
     | PubReq
     | PubSyn
+    | ConfirmSyn
     | PubAck
     | Authen
     | TypeReq
@@ -410,6 +432,7 @@ PACKETS: Final[tuple[type[Packet], ...]] = (
     QueryAck,
     PubReq,
     PubSyn,
+    ConfirmSyn,
     PubAck,
     Authen,
     TypeReq,

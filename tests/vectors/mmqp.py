@@ -11,6 +11,8 @@ from moq.wire import (
     Authentication,
     ConAck,
     ConEnd,
+    Confirmation,
+    ConfirmSyn,
     ConReq,
     ConSyn,
     Packet,
@@ -202,6 +204,15 @@ MESSAGES = (
     _vector("26", "the TYPE bits of what it answers", "91 03 0007 c1", packet=PubAck(1, 7, 0xC1)),
     _vector("27", "packet identifier and reason: received", "80 03 0007 00", packet=PubSyn(0, 7, 0)),
     _vector("27", "released", "80 03 0007 01", packet=PubSyn(0, 7, 1)),
+    _vector(
+        "27", "TYPE 3 from a subscriber, with a reply", "83 09 0007 00", "20", "04", b"done",
+        packet=ConfirmSyn(7, 0, [Confirmation(reply=b"done")]),
+    ),
+    _vector(
+        "27", "TYPE 3 to a publisher: who, when, with a reply and without", "83 14 0007 00",
+        "e0", "01", b"x", "0000000c", "02", b"ok", "c0", "01", b"y", "00000010",
+        packet=ConfirmSyn(7, 0, [Confirmation("x", 12, b"ok"), Confirmation("y", 16)]),
+    ),
     Vector(
         "28", "the four packets of QoS 2",
         bytes.fromhex("70 06 20 0007 0001 21" "80 03 0007 00" "80 03 0007 01" "90 03 0007 00"),
