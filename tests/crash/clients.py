@@ -262,12 +262,12 @@ class Subscriber:
 
     def __init__(self, name: str, ledger: Ledger) -> None:
         self.name = name
-        self.arrived = 0
+        self.new = 0
+        """Messages of a higher number than any before them in their flow."""
         self._ledger = ledger
 
     def on_message(self, payload: bytes) -> None:
         """A message was handed to the program."""
-        self.arrived += 1
         known = read_payload(payload)
         if known is None:
             self._ledger.complaints.append(
@@ -275,6 +275,8 @@ class Subscriber:
             )
             return
         flow, number = known
-        arrived = self._ledger.arrived.setdefault((self.name, flow), Arrived())
-        arrived.numbers.append(number)
-        arrived.at.append(time.monotonic())
+        arrived = self._ledger.arrived.get((self.name, flow))
+        if arrived is None:
+            arrived = self._ledger.arrived[self.name, flow] = Arrived()
+        self.new += number > arrived.newest
+        arrived.add(number, time.monotonic())

@@ -16,21 +16,21 @@ import certs
 from tests.crash import power
 from tests.crash.judge import Breach, Timeline, judge
 from tests.crash.ledger import Ledger
-from tests.crash.plan import Plan
+from tests.crash.plan import SUBSCRIBERS, Plan
 from tests.crash.processes import CLI, FaultyBroker, WorkerProcess, choose_ports
 from tests.crash.shim import Shim
-from tests.crash.worker import Settings
+from tests.crash.worker import Settings, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 POLL_S: Final = 0.02
-QUIET_S: Final = 1.5
-"""Nothing arrives for this long once everybody is connected and every exchange finished: it is all there."""
-DRAIN_TIMEOUT_S: Final = 60.0
-READY_TIMEOUT_S: Final = 60.0
+SETTLING_S: Final = 0.5
+"""Once everything has arrived, a repetition has this long to arrive too."""
 STALL_TIMEOUT_S: Final = 30.0
-"""A living broker under load acknowledges something in less than this."""
+"""A living broker acknowledges or delivers something in less than this, if there is anything."""
+MAX_BEHIND: Final = 20_000
+"""Deliveries that may be outstanding; past it publishers pause, so that a run's end is not all catching up."""
 BROKER_LIMITS: Final = {
     "max_queued_messages": 1_000_000,
     "max_queued_bytes": 1 << 30,
@@ -52,6 +52,8 @@ class Run:
     rate: float = 4000.0
     """Messages per second of all processes."""
     window: int = 40
+    quiet_s: float = 10.0
+    """When everybody is connected and nothing has arrived for so long, what is missing is lost."""
     seed: int = 0
     shortest_life_s: float = 0.1
     longest_life_s: float = 2.5
@@ -109,6 +111,7 @@ class Conductor:
         self._ledgers = [directory / f"ledger-{index}" for index in range(run.processes)]
         self._broker: FaultyBroker | None = None
         self._workers: list[WorkerProcess] = []
+        self._is_loaded = self._is_publishing = False
         self._outcome = Outcome()
 
     def conduct(self) -> Outcome:
@@ -119,10 +122,9 @@ class Conductor:
             self._start_broker()
             self._start_workers()
             began = time.monotonic()
-            self._tell("publish")
+            self._is_loaded = True
             self._kill_and_restart()
-            self._until("enough messages", lambda: self._acknowledged() >= self._run.messages, None)
-            self._tell("stop")
+            self._until("enough messages", lambda: self._acknowledged() >= self._run.messages)
             self._drain()
             outcome.duration_s = time.monotonic() - began
             ledger = self._collect()
@@ -173,14 +175,16 @@ class Conductor:
     def _kill_and_restart(self) -> None:
         run = self._run
         while len(self._outcome.kills) < run.kills:
-            time.sleep(self._random.uniform(run.shortest_life_s, run.longest_life_s))
-            self._check_alive()
+            end = time.monotonic() + self._random.uniform(run.shortest_life_s, run.longest_life_s)
+            while (left := end - time.monotonic()) > 0:
+                self._steer()
+                time.sleep(min(left, POLL_S))
             self._kill()
             time.sleep(self._random.uniform(0, run.longest_death_s))
             self._start_broker()
             self._note(
                 f"kill {len(self._outcome.kills)} of {run.kills}: {self._acknowledged()} acknowledged, "
-                f"{sum(worker.status.arrived for worker in self._workers)} delivered"
+                f"{self._arrived()} delivered"
             )
 
     def _check_alive(self) -> None:
@@ -217,7 +221,7 @@ class Conductor:
                     )
                 )
             )
-        self._until("every client's session", self._is_everybody_ready, READY_TIMEOUT_S)
+        self._until("every client's session", self._is_everybody_ready)
 
     def _tell(self, command: str) -> None:
         for worker in self._workers:
@@ -226,35 +230,55 @@ class Conductor:
     def _acknowledged(self) -> int:
         return sum(worker.status.acknowledged for worker in self._workers)
 
+    def _arrived(self) -> int:
+        return sum(worker.status.new for worker in self._workers)
+
+    def _behind(self) -> int:
+        """Deliveries of acknowledged messages still to come."""
+        return SUBSCRIBERS * self._acknowledged() - self._arrived()
+
+    def _steer(self) -> None:
+        """Let subscribers catch up now and then; notice whoever is gone."""
+        self._check_alive()
+        if self._is_loaded and self._is_publishing != (self._behind() < MAX_BEHIND):
+            self._is_publishing = not self._is_publishing
+            self._tell("publish" if self._is_publishing else "stop")
+
     def _is_everybody_ready(self) -> bool:
         return all(worker.status.is_ready for worker in self._workers)
 
-    def _until(self, what: str, is_so: Callable[[], bool], timeout_s: float | None) -> None:
-        """Wait for something; without a timeout, as long as messages are acknowledged."""
-        began = moved = time.monotonic()
-        acknowledged = -1
+    def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait for something, as long as anything moves."""
+        since, seen = time.monotonic(), self._statuses()
         while not is_so():
-            self._check_alive()
-            now = time.monotonic()
-            if acknowledged != self._acknowledged():
-                acknowledged, moved = self._acknowledged(), now
-            if now - began > timeout_s if timeout_s is not None else now - moved > STALL_TIMEOUT_S:
-                statuses = [worker.status for worker in self._workers]
-                raise AssertionError(
-                    f"waited in vain for {what}; the clients say {statuses}; the broker: {self._said()}"
-                )
+            self._steer()
+            if seen != self._statuses():
+                since, seen = time.monotonic(), self._statuses()
+            if time.monotonic() - since > STALL_TIMEOUT_S:
+                raise AssertionError(f"waited in vain for {what}; the clients say {seen}; the broker: {self._said()}")
             time.sleep(POLL_S)
 
+    def _statuses(self) -> list[Status]:
+        return [worker.status for worker in self._workers]
+
     def _drain(self) -> None:
-        """Wait until nothing moves any more; what is unfinished then is for the judge."""
-        seen: list[object] = []
-        since = began = time.monotonic()
-        while time.monotonic() - since < QUIET_S and time.monotonic() - began < DRAIN_TIMEOUT_S:
+        """Wait until all has arrived, or nothing does any more; what is missing or unfinished is for the judge."""
+        self._tell("stop")
+        since, seen = time.monotonic(), self._statuses()
+        while True:
             self._check_alive()
-            now = [worker.status for worker in self._workers]
-            if now != seen or not self._is_everybody_ready() or any(status.unfinished for status in now):
-                seen, since = list(now), time.monotonic()
+            now = self._statuses()
+            if now != seen:
+                since, seen = time.monotonic(), now
+            if time.monotonic() - since > self._patience_s():
+                return
             time.sleep(POLL_S)
+
+    def _patience_s(self) -> float:
+        if not self._is_everybody_ready():
+            return STALL_TIMEOUT_S
+        is_complete = not self._behind() and not any(status.unfinished for status in self._statuses())
+        return SETTLING_S if is_complete else self._run.quiet_s
 
     def _collect(self) -> Ledger:
         ledger = Ledger()
@@ -274,6 +298,8 @@ class Conductor:
                 worker.kill()
             if self._broker is not None:
                 self._broker.kill()
+            if self._shim is not None:
+                self._shim.close()
 
 
 def conduct(run: Run, note: Callable[[str], None] | None = None) -> Outcome:

@@ -68,6 +68,14 @@ class Arrived:
 
     numbers: array[int] = field(default_factory=lambda: array("L"))
     at: array[float] = field(default_factory=lambda: array("d"))
+    newest: int = -1
+    """The highest number so far."""
+
+    def add(self, number: int, at: float) -> None:
+        """One more message."""
+        self.numbers.append(number)
+        self.at.append(at)
+        self.newest = max(self.newest, number)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,8 @@ KINDS: Final = ("mmqp-quic", "mqtt5-tcp", "mmqp-tcp", "mqtt5-quic", "mqtt3-tcp",
 ONLY_QOS_1: Final = ("paho-tcp",)
 """paho-mqtt 2.2 forgets over a failed attempt to reconnect that it has released a message, and publishes it once more
 (`_messages_reconnect_reset_out` knows no state `resend_pubrel`): at QoS 2 it doubles its own messages."""
+SUBSCRIBERS: Final = 2
+"""Of every message."""
 QOS_NAMES: Final = {1: "at-least-once", 2: "exactly-once"}
 
 

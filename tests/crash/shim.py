@@ -37,8 +37,8 @@ class Shim:
         self.journal = directory / "journal"
         self._path = directory / "switches"
         self._path.write_bytes(bytes(LAYOUT.size))
-        self._file = self._path.open("r+b")
-        self._memory = mmap.mmap(self._file.fileno(), LAYOUT.size)
+        with self._path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), LAYOUT.size)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -67,11 +67,14 @@ class Shim:
         ns = round(clock_s * NS_PER_S)
         LAYOUT.pack_into(self._memory, 0, write_error, growth_error, sync_error, sync_hangs, ns)
 
+    def close(self) -> None:
+        """No switch is thrown any more."""
+        self._memory.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._memory.close()
-        self._file.close()
+        self.close()

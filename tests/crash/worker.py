@@ -49,7 +49,8 @@ class Status:
     is_ready: bool = False
     acknowledged: int = 0
     refused: int = 0
-    arrived: int = 0
+    new: int = 0
+    """Messages that arrived, without repetitions."""
     unfinished: int = 0
 
 
@@ -97,7 +98,7 @@ class Worker:
             is_ready=sum(client.is_ready for client in self._clients) == len(self._clients),
             acknowledged=sum(publisher.acknowledged for publisher in self._publishers),
             refused=sum(publisher.refused for publisher in self._publishers),
-            arrived=sum(subscriber.arrived for subscriber in self._subscribers),
+            new=sum(subscriber.new for subscriber in self._subscribers),
             unfinished=sum(client.unfinished for client in self._clients),
         )
 

@@ -1,0 +1,60 @@
+"""A disk that hangs: the store's thread waits for it, and with it only those who need it, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import moq
+from tests.crash.absent import return_and_collect, subscribe_and_leave
+from tests.crash.looking import resident_bytes
+from tests.crash.processes import FaultyBroker
+from tests.crash.shim import Shim
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from moq.client import Client
+
+TOPIC = "lamp"
+PUBLISHERS = 4
+MESSAGES = 600
+"""Of each publisher: less than its window, so that all are offered at once."""
+PAYLOAD = bytes(32 * 1024)
+UNSTORED = 200
+LIMITS = ("--limit", f"max_unstored_changes={UNSTORED}", "--limit", "max_queued_bytes=1000000000")
+ALLOWED_BYTES = 48 * 1024 * 1024
+"""What arrives before the broker looks how far behind its store is, and turns publishers get; 79 MB are offered."""
+QUESTIONS = 20
+
+
+async def exchange_best_effort(client: Client) -> None:
+    """QoS 0 needs no disk."""
+    async with client.subscribe("best-effort") as subscription:
+        for number in range(QUESTIONS):
+            await client.publish("best-effort", str(number))
+            assert (await anext(subscription)).payload == str(number).encode()
+
+
+async def test_while_the_disk_hangs_publishers_wait_memory_is_bounded_and_best_effort_goes_on(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with Shim(tmp_path, data_dir) as shim, FaultyBroker(data_dir, *LIMITS, environment=shim.environment) as broker:
+        url = broker.url("tcp")
+        await subscribe_and_leave(broker, TOPIC)
+        clients = [moq.connect(url) for _ in range(PUBLISHERS)]
+        async with moq.connect(url) as other, clients[0], clients[1], clients[2], clients[3]:
+            await exchange_best_effort(other)
+            before = resident_bytes(broker)
+            shim.set(sync_hangs=True)
+            waiting = [
+                asyncio.create_task(client.publish(TOPIC, PAYLOAD, qos=1))
+                for _ in range(MESSAGES)
+                for client in clients
+            ]
+            await exchange_best_effort(other)
+            await exchange_best_effort(other)
+            assert not any(task.done() for task in waiting)
+            assert resident_bytes(broker) - before < ALLOWED_BYTES
+            shim.set()
+            await asyncio.gather(*waiting)
+        assert len(await return_and_collect(broker, TOPIC)) == PUBLISHERS * MESSAGES
