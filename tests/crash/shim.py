@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import mmap
+import shutil
 import struct
 import subprocess
 from functools import cache
@@ -23,7 +25,9 @@ NS_PER_S: Final = 1_000_000_000
 @cache
 def compiled() -> Path:
     """The shim as a shared library, made once per process: any C compiler does."""
-    library = Path(mkdtemp(prefix="moq-shim-")) / "shim.so"
+    directory = Path(mkdtemp(prefix="moq-shim-"))
+    atexit.register(shutil.rmtree, directory)
+    library = directory / "shim.so"
     flags = ("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror")
     subprocess.run(["cc", *flags, "-o", str(library), str(SOURCE), "-ldl", "-lpthread"], check=True)
     return library
