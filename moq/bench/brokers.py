@@ -23,7 +23,7 @@ from moq.errors import ConfigError, ConnectFailed
 from transports import Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from moq.bench.dialects import Dialect
     from moq.broker.link import Link, LinkHandler
@@ -35,13 +35,12 @@ MOSQUITTO: Final = "mosquitto"
 MOSQUITTO_CONFIG: Final = """\
 listener {port} 127.0.0.1
 allow_anonymous true
-persistence false
 log_dest none
 set_tcp_nodelay true
 max_queued_messages 0
 max_inflight_messages 1000
 """
-"""Nothing written to disk or to a log, and no queue so short that it drops what the window allows."""
+"""No log, and no queue so short that it drops what the window allows."""
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -87,6 +86,8 @@ class Running:
     target: Target
     ca: Path | None
     engines: ClientEngines
+    http_port: int | None = None
+    """Where a broker of ours tells its figures."""
 
     async def connect_publisher(self, make_handler: Callable[[Link], LinkHandler]) -> Link:
         """Open a connection that publishes."""
@@ -119,14 +120,55 @@ class Contender:
     engine: str = "aioquic"
     profile: Path | None = None
     """Where to write what cProfile sees of a broker of ours."""
+    options: tuple[str, ...] = ()
+    """Of `moq broker`."""
 
     @contextlib.asynccontextmanager
     async def run(self, engines: ClientEngines) -> AsyncIterator[Running]:
         """Start it, stop it at the end."""
-        with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
-            start = _mosquitto if self.name == MOSQUITTO else _moq
-            async with start(self, Path(directory), engines) as running:
-                yield running
+        with tempfile.TemporaryDirectory(prefix="moq-bench-") as name:
+            directory = Path(name)
+            profiler = ["-m", "cProfile", "-o", str(self.profile)] if self.profile else []
+            options = ("--quic-engine", self.engine, *self.options)
+            async with started(broker_command(directory, *options, python=profiler), directory) as process:
+                ready = await ready_line(process, directory)
+                dialect, scheme = (MQTT(), "tcp") if self.way == "mqtt" else (MMQP(), self.way)
+                target = Target(scheme, "127.0.0.1", ready[scheme])
+                ca = authority.paths(directory).ca
+                yield Running(process.pid, dialect, target, ca, engines, ready["http"])
+
+
+@dataclass(frozen=True, slots=True)
+class Mosquitto:
+    """The rival, spoken to in MQTT 3.1.1 over TCP."""
+
+    name: str = MOSQUITTO
+    settings: str = "persistence false\n"
+    """Lines of its configuration, besides those every run has; `{directory}` is one of its own."""
+
+    @contextlib.asynccontextmanager
+    async def run(self, engines: ClientEngines) -> AsyncIterator[Running]:
+        """Start it, stop it at the end."""
+        program = find_mosquitto()
+        if program is None:
+            raise ConfigError(
+                "mosquitto is not installed (Debian: apt install mosquitto), or leave it out: --rival none"
+            )
+        with tempfile.TemporaryDirectory(prefix="moq-bench-") as name:
+            directory, port = Path(name), _free_port()
+            config = directory / "mosquitto.conf"
+            config.write_text(MOSQUITTO_CONFIG.format(port=port) + self.settings.format(directory=directory))
+            async with started([program, "-c", str(config)], directory) as process:
+                await _accepting(port)
+                yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, engines)
+
+
+def broker_command(directory: Path, *options: str, python: Sequence[str] = ()) -> list[str]:
+    """Runs a broker of ours on free ports, with this data directory."""
+    command = [sys.executable, *python, "-m", "moq.cli", "broker", "--data-dir", str(directory), "--host", "127.0.0.1"]
+    for port in ("tcp", "tls", "quic", "websocket", "wss", "http"):
+        command += [f"--{port}-port", "0"]
+    return [*command, *options]
 
 
 def usage(pid: int) -> Usage:
@@ -152,33 +194,6 @@ def pin_broker() -> None:
     """Give the broker a processor of its own."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, {BROKER_CPU})
-
-
-@contextlib.asynccontextmanager
-async def _moq(contender: Contender, directory: Path, engines: ClientEngines) -> AsyncIterator[Running]:
-    profiler = ["-m", "cProfile", "-o", str(contender.profile)] if contender.profile else []
-    command = [sys.executable, *profiler, "-m", "moq.cli", "broker"]
-    command += ["--data-dir", str(directory), "--host", "127.0.0.1"]
-    for port in ("tcp", "tls", "quic", "websocket", "wss", "http"):
-        command += [f"--{port}-port", "0"]
-    async with started([*command, "--quic-engine", contender.engine], directory) as process:
-        ready = await ready_line(process, directory)
-        dialect, scheme = (MQTT(), "tcp") if contender.way == "mqtt" else (MMQP(), contender.way)
-        target = Target(scheme, "127.0.0.1", ready[scheme])
-        yield Running(process.pid, dialect, target, authority.paths(directory).ca, engines)
-
-
-@contextlib.asynccontextmanager
-async def _mosquitto(contender: Contender, directory: Path, engines: ClientEngines) -> AsyncIterator[Running]:
-    program = find_mosquitto()
-    if program is None:
-        raise ConfigError("mosquitto is not installed (Debian: apt install mosquitto), or leave it out: --rival none")
-    port = _free_port()
-    config = directory / "mosquitto.conf"
-    config.write_text(MOSQUITTO_CONFIG.format(port=port))
-    async with started([program, "-c", str(config)], directory) as process:
-        await _accepting(port)
-        yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, engines)
 
 
 def find_mosquitto() -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moq.bench import brokers, report
-from moq.bench.brokers import MOSQUITTO, WAYS, ClientEngines, Contender
+from moq.bench.brokers import MOSQUITTO, WAYS, ClientEngines, Contender, Mosquitto
 from moq.bench.load import Shape
 from moq.bench.measure import measure, median
 from moq.cli import connection
@@ -83,9 +83,11 @@ def add_parser(commands: Commands) -> None:
         help="tcp, tls, quic, or mqtt: plain MQTT 3.1.1 over TCP (default: tcp,quic)",
     )
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
-    from moq.bench import relay
+    from moq.bench import durable, relay
 
-    relay.add_parser(parser.add_subparsers(title="another benchmark", metavar="[relay]"))
+    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable]")
+    for other in (relay, durable):
+        other.add_parser(others)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -112,9 +114,11 @@ async def _run(args: argparse.Namespace) -> int:
     shapes = _shapes(args)
     with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
         profiles = {name: Path(directory) / name if args.profile else None for name in args.transport}
-        contenders = [Contender(f"moq {name}", name, args.quic_engine, path) for name, path in profiles.items()]
+        contenders: list[Measurable] = [
+            Contender(f"moq {name}", name, args.quic_engine, path) for name, path in profiles.items()
+        ]
         if args.rival != "none":
-            contenders.append(Contender(MOSQUITTO, "tcp"))
+            contenders.append(Mosquitto())
         results = await measure_all(contenders, shapes, args)
         show(results, args, against=args.rival)
         for name, path in profiles.items():
@@ -146,19 +150,28 @@ async def measure_all(
 def show(results: dict[Shape, dict[str, list[Result]]], args: argparse.Namespace, against: str) -> None:
     """Print medians as tables, or everything as JSON."""
     if args.json:
-        measured = [
-            {
-                "shape": asdict(shape),
-                "contender": name,
-                "median": median(runs).to_dict(),
-                "runs": [result.to_dict() for result in runs],
-            }
-            for shape, contenders in results.items()
-            for name, runs in contenders.items()
-        ]
-        print(json.dumps({"machine": report.machine(), "results": measured}, ensure_ascii=False))
+        print(json.dumps({"machine": report.machine(), "results": to_json(results)}, ensure_ascii=False))
         return
     print(f"{report.machine_line()}; medians of {args.repeat} runs of {args.duration:g} s")
+    show_tables(results, args, against)
+
+
+def to_json(results: dict[Shape, dict[str, list[Result]]]) -> list[dict[str, object]]:
+    """Every run, and the medians."""
+    return [
+        {
+            "shape": asdict(shape),
+            "contender": name,
+            "median": median(runs).to_dict(),
+            "runs": [result.to_dict() for result in runs],
+        }
+        for shape, contenders in results.items()
+        for name, runs in contenders.items()
+    ]
+
+
+def show_tables(results: dict[Shape, dict[str, list[Result]]], args: argparse.Namespace, against: str) -> None:
+    """One table for each shape."""
     for shape, contenders in results.items():
         medians = {name: median(runs) for name, runs in contenders.items()}
         heading = f"### {shape}" if args.markdown else str(shape)

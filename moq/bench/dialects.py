@@ -13,7 +13,7 @@ subscriber gets is byte for byte what was sent.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moq import wire
@@ -27,6 +27,8 @@ BODY: Final = struct.Struct(">IIQ")
 
 KEEP_ALIVE_S: Final = 600
 """Longer than any run: no keep-alive packet mixes with the messages."""
+SESSION_EXPIRY_S: Final = 3600
+"""Longer than any subscriber is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,11 @@ class Dialect(Protocol):
     answer_size: int
     """Every acknowledgement has this many bytes."""
 
-    def hello(self, client_id: str) -> bytes:
-        """The packet that opens a session."""
+    def hello(self, client_id: str, is_persistent: bool = False) -> bytes:
+        """The packet that opens a session, or goes on with a persistent one that is there."""
+
+    def goodbye(self) -> bytes:
+        """The packet after which the broker closes the connection; a persistent session stays."""
 
     def register(self, flows: Sequence[int]) -> bytes:
         """The packet that announces what will be published; empty if none is needed."""
@@ -72,6 +77,9 @@ class Dialect(Protocol):
     def next_answer(self, answer: bytes) -> bytes | None:
         """What is said to an acknowledgement, or None if it ends its exchange."""
 
+    def unnamed(self, packet: bytes) -> bytes | None:
+        """A message as its frames usually are, if this is one that names its topic besides; else None."""
+
 
 def topic(flow: int) -> str:
     """Topics of one length, so that frames have one size."""
@@ -83,9 +91,14 @@ class MMQP:
 
     answer_size = 5
 
-    def hello(self, client_id: str) -> bytes:
+    def hello(self, client_id: str, is_persistent: bool = False) -> bytes:
         """CONREQ."""
-        return wire.encode(wire.ConReq(settings=wire.Settings(keep_alive_s=KEEP_ALIVE_S), client_id=client_id))
+        settings = wire.Settings(is_persistent, KEEP_ALIVE_S, SESSION_EXPIRY_S if is_persistent else None)
+        return wire.encode(wire.ConReq(resume=is_persistent, settings=settings, client_id=client_id))
+
+    def goodbye(self) -> bytes:
+        """CONEND."""
+        return wire.encode(wire.ConEnd(0))
 
     def register(self, flows: Sequence[int]) -> bytes:
         """TOPREQ with REGISTER requests."""
@@ -138,16 +151,30 @@ class MMQP:
             return None
         return answer[:-1] + b"\1" if answer[-1] == 0 else b"\x90" + answer[1:-1] + b"\0"
 
+    def unnamed(self, packet: bytes) -> bytes | None:
+        """The first PUBREQ of a topic that this connection has not mentioned: the broker binds an alias with it."""
+        if packet[0] >> 4 != wire.PubReq.TYPE:
+            return None
+        (message,) = wire.FrameReader(len(packet)).feed(packet)
+        assert isinstance(message, wire.PubReq)
+        return wire.encode(replace(message, topic=None))
+
 
 class MQTT:
     """Frames of MQTT 3.1.1."""
 
     answer_size = 4
 
-    def hello(self, client_id: str) -> bytes:
-        """CONNECT with a clean session."""
-        fields = b"\0\4MQTT\4\2" + KEEP_ALIVE_S.to_bytes(2, "big") + _string(client_id)
+    def hello(self, client_id: str, is_persistent: bool = False) -> bytes:
+        """CONNECT, with a clean session or not."""
+        fields = (
+            b"\0\4MQTT\4" + (b"\0" if is_persistent else b"\2") + KEEP_ALIVE_S.to_bytes(2, "big") + _string(client_id)
+        )
         return _packet(0x10, fields)
+
+    def goodbye(self) -> bytes:
+        """DISCONNECT."""
+        return _packet(0xE0, b"")
 
     def register(self, flows: Sequence[int]) -> bytes:
         """MQTT knows no registration."""
@@ -192,6 +219,10 @@ class MQTT:
         """PUBREC → PUBREL → PUBCOMP."""
         control = {0x50: 0x62, 0x62: 0x70}.get(answer[0])
         return None if control is None else bytes([control]) + answer[1:]
+
+    def unnamed(self, packet: bytes) -> bytes | None:
+        """Every PUBLISH has its topic."""
+        return None
 
 
 def check_payload_bytes(size: int) -> None:

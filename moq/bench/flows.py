@@ -39,6 +39,10 @@ class Block:
         self.pending = pending
         """Who has not got it yet: every subscriber, and above QoS 0 the publisher waits for the acknowledgements."""
 
+    def due_ns(self, seq: int) -> int:
+        """When this message was meant to leave."""
+        return self.sent_ns + (seq - self.first_seq) * self.interval_ns
+
 
 class Flow:
     """One topic of one publisher."""
@@ -186,7 +190,10 @@ class WalkingReader:
             stop = self._dialect.packet_end(data, pos)
             if stop is None or stop > len(data) or data.startswith(self._head, pos):
                 break
-            if (reply := self._dialect.next_answer(data[pos:stop])) is not None:
+            packet = data[pos:stop]
+            if (message := self._dialect.unnamed(packet)) is not None:
+                self._walk(memoryview(message), now_ns, replies)
+            elif (reply := self._dialect.next_answer(packet)) is not None:
                 replies.append(reply)
             pos = stop
         self._tail = data[pos:]

@@ -34,6 +34,8 @@ STALL_S: Final = 2.0
 DRAIN_STEP_S: Final = 0.05
 MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """A rate beyond what the broker takes piles up in the generator; past this the run ends as overloaded."""
+MAX_UNANSWERED: Final = LAST_PACKET_ID // 2
+"""The same above QoS 0: a packet identifier is not used again before its answer has come."""
 CLOSED_LOOP_BYTES: Final = 256 * 1024
 """The default window: well under what the broker holds for one subscriber before it drops at QoS 0."""
 ACKNOWLEDGED_MESSAGES: Final = 400
@@ -56,6 +58,8 @@ class Shape:
     """Messages on their way, of all publishers together; None: a default by size and QoS."""
     block: int | None = None
     """Messages sent in one write; None: an eighth of a publisher's window."""
+    is_persistent: bool = False
+    """Whether the sessions of the subscribers outlive their connections."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no run."""
@@ -77,6 +81,8 @@ class Shape:
         text = f"{self.publishers}→{self.subscribers}, {self.payload_bytes} B, QoS {self.qos}"
         if self.topics > 1:
             text += f", {self.topics} topics"
+        if self.is_persistent:
+            text += ", persistent"
         return text if self.rate is None else f"{text}, {self.rate:g}/s"
 
 
@@ -100,6 +106,13 @@ class Connection:
         if isinstance(answer, Exception):
             raise answer
         self.dialect.check(answer)
+
+    async def leave(self) -> None:
+        """Say goodbye and wait until the broker has closed the connection: from then on it knows."""
+        self.link.control.write(self.dialect.goodbye())
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            while not isinstance(await self._answers.get(), ConnectionLost):
+                pass
 
     def start(self) -> None:
         """The handshake is over: what comes now on the control lane is for `messages_received`."""
@@ -143,6 +156,8 @@ class Publisher(Connection):
         self.flows: list[Flow] = []
         self.sent = 0
         self.on_their_way = 0
+        self.answered: Latencies | None = None
+        """From when a message was sent, or due, to its acknowledgement, if somebody wants to know."""
         self._lanes: list[Lane] = []
         self._acknowledged: list[Place] = []
         self._turn = 0
@@ -176,6 +191,7 @@ class Publisher(Connection):
         whole = len(data) - len(data) % size
         self._partial = data[whole:]
         replies: list[bytes] = []
+        now_ns = time.perf_counter_ns()
         for at in range(0, whole, size):
             answer = data[at : at + size]
             reply = self.dialect.next_answer(answer)
@@ -183,6 +199,8 @@ class Publisher(Connection):
                 replies.append(reply)
             else:
                 place = self._acknowledged[self._turn_of.pop(int.from_bytes(answer[2:4], "big"))]
+                if self.answered is not None and (block := place.flow.block(place.block_number)) is not None:
+                    self.answered.counts[(now_ns - block.due_ns(place.seq)) // 1000] += 1
                 place.advance(place.seq + 1)
         if replies:
             self.link.control.write(b"".join(replies))
@@ -258,19 +276,27 @@ class Load:
 
     async def open(self, connect_publisher: Connect, connect_subscriber: Connect) -> None:
         """Connect everybody: subscribers first, so that the first message already finds them."""
-        shape, dialect = self.shape, self._dialect
-        flows = range(shape.publishers * shape.topics)
+        await self._open_subscribers(connect_subscriber)
+        await self._open_publishers(connect_publisher)
+        self._make_flows()
+
+    async def _open_subscribers(self, connect_subscriber: Connect) -> None:
+        shape, flows = self.shape, range(self.shape.publishers * self.shape.topics)
         for number in range(shape.subscribers):
-            subscriber = await self._connect(connect_subscriber, Subscriber, f"bench-sub-{number}")
+            subscriber = await self._connect(connect_subscriber, Subscriber, f"bench-sub-{number}", shape.is_persistent)
             self._subscribers.append(subscriber)
-            await subscriber.ask(dialect.subscribe(flows, shape.qos))
+            await subscriber.ask(self._dialect.subscribe(flows, shape.qos))
+
+    async def _open_publishers(self, connect_publisher: Connect) -> None:
+        shape, flows = self.shape, range(self.shape.publishers * self.shape.topics)
         for number in range(shape.publishers):
             publisher = await self._connect(connect_publisher, Publisher, f"bench-pub-{number}")
             self._publishers.append(publisher)
-            await publisher.ask(dialect.register(flows[number * shape.topics : (number + 1) * shape.topics]))
-        self._make_flows()
+            await publisher.ask(self._dialect.register(flows[number * shape.topics : (number + 1) * shape.topics]))
 
-    async def _connect(self, connect: Connect, kind: type[AnyConnection], client_id: str) -> AnyConnection:
+    async def _connect(
+        self, connect: Connect, kind: type[AnyConnection], client_id: str, is_persistent: bool = False
+    ) -> AnyConnection:
         made: list[AnyConnection] = []
 
         def make_handler(link: Link) -> AnyConnection:
@@ -278,12 +304,12 @@ class Load:
             return made[0]
 
         await connect(make_handler)
-        await made[0].ask(self._dialect.hello(client_id))
+        await made[0].ask(self._dialect.hello(client_id, is_persistent))
         return made[0]
 
     def _make_flows(self) -> None:
         shape = self.shape
-        receivers = shape.subscribers + (shape.qos > 0)
+        receivers = len(self._subscribers) + (shape.qos > 0)
         answers = self._dialect.first_answers(shape.qos) if shape.qos else []
         flows: list[Flow] = []
         for number, publisher in enumerate(self._publishers):
@@ -332,7 +358,8 @@ class Load:
             due = (now_ns - first_ns) // interval_ns + 1 - publisher.sent
             if due > 0:
                 publisher.send(due, first_ns + publisher.sent * interval_ns, interval_ns)
-            if publisher.link.unsent > MAX_BACKLOG_BYTES:
+            is_out_of_ids = self.shape.qos > 0 and publisher.on_their_way > MAX_UNANSWERED
+            if publisher.link.unsent > MAX_BACKLOG_BYTES or is_out_of_ids:
                 self.is_overloaded = True
                 self._is_publishing = False
         asyncio.get_running_loop().call_soon(self._send_what_is_due)
