@@ -54,6 +54,8 @@ class Limits:
     """Of all sessions together."""
     max_subscriptions_per_session: int = 10_000
     max_registrations_per_session: int = 10_000
+    max_paced_topics_per_session: int = 10_000
+    """Reception periods of one subscriber that run at once; messages of further topics are sent without one."""
     max_inflight: int = 1_000
     """QoS 1 and 2 messages sent to one subscriber and not yet acknowledged."""
     max_queued_messages: int = 10_000

@@ -51,7 +51,7 @@ class Backlog:
             message.expires_at + environment.epoch,
             delivery.qos,
             delivery.packet_id,
-            target.group.key if target is not None and target.group is not None else None,
+            target.label if target is not None else None,
         )
         delivery.stored_as = environment.store.last
 

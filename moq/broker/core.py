@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.environment import Environment
-from moq.broker.message import Kind, Message, Registration, Run, Subscription, Target, TopicType
+from moq.broker.message import Kind, Message, Mode, Registration, Run, Subscription, Target, TopicType
+from moq.broker.operators import Naming, OperatorError, Plan, parse
+from moq.broker.pacing import Pacing
 from moq.broker.requests import Requests
 from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
 from moq.broker.subscriptions import Subscriptions
 from moq.broker.types import Described, TypeDiscovery
+from moq.errors import RequestRefused
 from moq.reasons import Reason
 from moq.topics import filter_error, has_wildcard, matches, name_error
 
@@ -41,6 +44,7 @@ class Broker:
         self.subscriptions = Subscriptions(self._access)
         self.topics = Topics(self.environment)
         self.requests = Requests(self.environment, self.subscriptions, self.route)
+        self.pacing = Pacing(self.environment, self.subscriptions, lambda *of: self.sessions.target(*of))
         self.sessions = Sessions(self)
         self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
         self.topics.recover(now)
@@ -50,11 +54,16 @@ class Broker:
     # --- topic requests -------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription, now: float, *, sends_retained: bool = True) -> Reason:
-        """Add or replace a subscription; the messages its topics retain follow."""
+        """Add or replace a subscription; the messages its topics retain follow.
+
+        Raises:
+            RequestRefused: There is more to say about a refusal than its reason code.
+        """
         session = subscription.session
-        if filter_error(subscription.filter) is not None:
+        subscription.plan = self.read(subscription)
+        if filter_error(subscription.source) is not None:
             return Reason.TOPIC_FILTER_INVALID
-        if not self._access.allows(session, Action.SUBSCRIBE, subscription.filter):
+        if not self._access.allows(session, Action.SUBSCRIBE, subscription.source):
             return Reason.NOT_AUTHORIZED
         is_new = (subscription.filter, subscription.group) not in session.subscriptions
         if is_new and (
@@ -67,9 +76,23 @@ class Broker:
             return Reason.QUOTA_EXCEEDED
         session.save_subscription(subscription)
         self.subscriptions.add(subscription)
+        self.pacing.on_subscriptions_changed(session, now)
         if sends_retained:
             self.send_retained(subscription, now)
         return Reason.SUCCESS
+
+    def read(self, subscription: Subscription) -> Plan | None:
+        """What the operators of a subscription ask for; None if it has none.
+
+        Raises:
+            RequestRefused: They are not of the language.
+        """
+        naming = Naming.RPT if subscription.repeats_names else Naming.SKR
+        try:
+            plan = parse(subscription.filter, self.environment.functions.names(), naming)
+        except OperatorError as error:
+            raise RequestRefused(str(error), error.reason) from error
+        return plan if plan is not None and not plan.operators else None
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
         """Send a subscriber what its topics retain; members of groups get live messages only."""
@@ -84,6 +107,7 @@ class Broker:
             return Reason.NO_SUBSCRIPTION_EXISTED
         session.drop_subscription(subscription)
         self.subscriptions.remove(subscription)
+        self.pacing.on_subscriptions_changed(session, self.environment.now)
         if group is None:
             session.outbound.cancel_replay(filter_)
         return Reason.SUCCESS
@@ -182,9 +206,8 @@ class Broker:
             peer = target.session.outbound.peer
             if peer is not None and not (target.no_local and target.session.client_id == run.publisher):
                 figures.dropped_congested += peer.send_run(run, target)
-        if route.groups:
-            for message in run.messages():
-                self._offer_to_groups(route, message, now)
+        if route.has_others:
+            self._offer_run_to_others(route, run, now)
 
     def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
         """A client asks whoever answers requests on a topic."""
@@ -230,14 +253,14 @@ class Broker:
         if message.retain:
             return self._route_retained(message, now)
         route = self.subscriptions.route(message.topic)
-        reason = Reason.SUCCESS if route.targets or route.groups else Reason.NO_MATCHING_SUBSCRIBERS
+        reason = Reason.SUCCESS if route.targets or route.has_others else Reason.NO_MATCHING_SUBSCRIBERS
         if message.properties is not None and message.properties.response_topic is not None:
             route = self.requests.relay(message, route, now)
         for target in route.targets:
             if not (target.no_local and target.session.client_id == message.publisher):
                 target.session.outbound.offer(message, target, now)
-        if route.groups:
-            self._offer_to_groups(route, message, now)
+        if route.has_others:
+            self._offer_to_others(route, message, message, now)
         return reason
 
     def _refusal(self, message: Message) -> Reason | None:
@@ -254,15 +277,30 @@ class Broker:
     def _is_a_queue_full(self, message: Message) -> bool:
         size = len(message.payload)
         route = self.subscriptions.route(message.topic)
-        return any(target.qos and target.session.outbound.is_full(size) for target in route.targets) or any(
+        targets = route.targets + route.paced
+        return any(target.qos and target.session.outbound.is_full(size) for target in targets) or any(
             all(member.qos and member.session.outbound.is_full(size) for member in group.members)
             for group in route.groups
         )
 
-    def _offer_to_groups(self, route: Route, message: Message, now: float) -> None:
+    def _offer_to_others(self, route: Route, message: Message, live: Message, now: float) -> None:
+        """Offer a message to all but the plain targets: as it is to those who want it so, the live one to the rest."""
+        for target in route.paced:
+            if not (target.no_local and target.session.client_id == message.publisher):
+                self.pacing.deliver(message if target.retain_as_published else live, target, now)
         for group in route.groups:
             if (member := group.choose(message)) is not None:
-                member.session.outbound.offer(message, member, now)
+                self.pacing.deliver(message if member.retain_as_published else live, member, now)
+
+    def _offer_run_to_others(self, route: Route, run: Run, now: float) -> None:
+        messages = run.messages()
+        for target in route.paced:
+            if not (target.no_local and target.session.client_id == run.publisher):
+                self.pacing.deliver_run(messages, target, now)
+        for group in route.groups:
+            for message in messages:
+                if (member := group.choose(message)) is not None:
+                    self.pacing.deliver(message, member, now)
 
     def _route_retained(self, message: Message, now: float) -> Reason:
         """A live message is not a retained one: subscribers can tell the two apart, unless they asked not to."""
@@ -280,10 +318,8 @@ class Broker:
         for target in route.targets:
             if not (target.no_local and target.session.client_id == message.publisher):
                 target.session.outbound.offer(message if target.retain_as_published else live, target, now)
-        for group in route.groups:
-            if (member := group.choose(message)) is not None:
-                member.session.outbound.offer(message if member.retain_as_published else live, member, now)
-        return Reason.SUCCESS if route.targets or route.groups else Reason.NO_MATCHING_SUBSCRIBERS
+        self._offer_to_others(route, message, live, now)
+        return Reason.SUCCESS if route.targets or route.has_others else Reason.NO_MATCHING_SUBSCRIBERS
 
     # --- types ----------------------------------------------------------------------------------------
 
@@ -364,8 +400,20 @@ class Broker:
     def _retained_for(self, subscription: Subscription, now: float) -> Iterator[tuple[Message, Target]]:
         target = Target(subscription.session, subscription)
         client_id = subscription.session.client_id
-        for topic in self.topics.matching(subscription.filter):
+        for topic in self.topics.matching(subscription.source):
             if topic.retained and self._access.allows(subscription.session, Action.RECEIVE, topic.name):
-                for message in self.topics.retained(topic, now):
+                messages = self.topics.retained(topic, now)
+                if target.period_s:
+                    messages = self._newest(messages[:1] if topic.mode is Mode.LIFO else messages[-1:], target)
+                for message in messages:
                     if not (subscription.no_local and message.publisher == client_id):
                         yield message, target
+
+    def _newest(self, newest: list[Message], target: Target) -> list[Message]:
+        """What a subscriber with a period gets now of the newest message retained: it, or nothing before its time."""
+        pacing, now = self.pacing, self.environment.now
+        return [
+            message
+            for message in newest
+            if not pacing.is_pending(target, message.topic) and pacing.admits(message, target, now)
+        ]

@@ -28,6 +28,12 @@ class Figures:
     """Messages delivered but not retained: too many topics, or too many bytes."""
     dropped_memory: int = 0
     """Messages of QoS 0 not taken because the broker holds too much."""
+    superseded: int = 0
+    """Messages that a newer one replaced before a subscriber's reception period was over."""
+    superseded_bytes: int = 0
+    """Their payloads: what need not be sent."""
+    unpaced: int = 0
+    """Messages sent without regard to a period, because too many periods of their subscriber run."""
     refused_connections: int = 0
     """Connections past `max_connections`."""
     refused_connections_per_address: int = 0

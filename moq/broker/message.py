@@ -11,10 +11,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from moq.broker.operators import Plan
     from moq.broker.session import Session
     from moq.broker.subscriptions import Group
 
 NEVER: Final = float("inf")
+
+PERIOD_UNIT_S: Final = 0.01
+"""Of reception periods."""
 
 
 class Kind(IntEnum):
@@ -143,6 +147,24 @@ class Subscription:
     """The client's number for this subscription, told with each message that matched it."""
     answers_by_topic: bool = False
     """It can publish to a message's response topic itself: such a message is not made a request for it."""
+    period: int = 0
+    """At most one message per topic in this time, in units of 10 ms; 0 is no bound."""
+    repeats_names: bool = False
+    """What operators make of many topics is named after those that took part."""
+    plan: Plan | None = None
+    """What the operators in front of its filter ask for, once they have been read."""
+    is_dormant: bool = False
+    """It was recovered and cannot be served: what its operators ask for is not there any more."""
+
+    @property
+    def source(self) -> str:
+        """The plain filter whose messages it is for, without operators."""
+        return self.filter if self.plan is None else self.plan.sources[0]
+
+    @property
+    def period_s(self) -> float:
+        """The longer of the periods asked for beside the filter and in front of it."""
+        return max(self.period, self.plan.period or 0 if self.plan is not None else 0) * PERIOD_UNIT_S
 
 
 class Target:
@@ -151,7 +173,9 @@ class Target:
     __slots__ = (
         "group",
         "identifiers",
+        "label",
         "no_local",
+        "period_s",
         "priority",
         "qos",
         "retain_as_published",
@@ -167,6 +191,9 @@ class Target:
         self.no_local = subscription.no_local
         self.priority = subscription.priority
         self.group = group
+        self.label = group.key if group is not None else None
+        """Which subscription of the session it is, where it is not all plain ones that match: the store knows it."""
+        self.period_s = subscription.period_s
         self.retain_as_published = subscription.retain_as_published
         self.identifiers: tuple[int, ...] = (subscription.identifier,) if subscription.identifier else ()
         self.takes_requests = subscription.accepts_requests and not subscription.answers_by_topic
@@ -179,6 +206,8 @@ class Target:
         self.qos = max(self.qos, subscription.qos)
         self.no_local = self.no_local and subscription.no_local
         self.priority = min(self.priority, subscription.priority)
+        # Of two periods the shorter one, and none is the shortest: neither subscription gets less than it asked for.
+        self.period_s = min(self.period_s, subscription.period_s)
         self.retain_as_published = self.retain_as_published or subscription.retain_as_published
         self.takes_requests |= subscription.accepts_requests and not subscription.answers_by_topic
         if subscription.identifier:

@@ -96,7 +96,8 @@ class Requests:
             kind=Kind.REQUEST,
         )
         members = [member for group in route.groups if (member := group.choose(message)) is not None]
-        return Route([target for target in route.targets + members if not self._relay_to(question, target, now)], [])
+        recipients = [target for target in route.targets + members if not self._relay_to(question, target, now)]
+        return Route(recipients + route.paced, [])
 
     def _relay_to(self, question: Message, target: Target, now: float) -> bool:
         """Make a message a request of its own for one target: each one's response is of interest."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.message import NEVER
 from moq.broker.outbound import Outbound
+from moq.broker.pacing import Paces
 from moq.broker.store import RegistrationRecord, SessionRecord, SubscriptionRecord, Table
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Session:
         """Who may connect to it; None: anonymous clients."""
         self.expiry_s = 0.0
         self.outbound = Outbound(client_id, environment, is_persistent)
+        self.paces = Paces()
         self.subscriptions: dict[tuple[str, str | None], Subscription] = {}  # by filter and group
         self.registrations: dict[str, Registration] = {}  # by topic or filter
         self.publishes: set[str] = set()
@@ -96,6 +98,8 @@ class Session:
                 subscription.retain_as_published,
                 subscription.identifier,
                 subscription.answers_by_topic,
+                subscription.period,
+                subscription.repeats_names,
             )
             key = (self.client_id, subscription.filter, subscription.group)
             self._environment.store.put(Table.SUBSCRIPTION, key, record)

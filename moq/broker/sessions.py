@@ -37,7 +37,7 @@ class Sessions:
         self._broker = broker
         self._environment = broker.environment
         self._sessions: dict[str, Session] = {}
-        self._shares = Shares(broker.environment, broker.subscriptions)
+        self._shares = Shares(broker.environment, broker.subscriptions, broker.pacing)
         sweeper = self._environment.sweeper
         sweeper.on_swept = self._on_swept
         sweeper.connected = lambda: {s.client_id for s in self._sessions.values() if s.peer is not None}
@@ -108,7 +108,7 @@ class Sessions:
 
         It takes at most `window` messages of QoS 1 and 2 that it has not acknowledged, if it says so.
         """
-        session.outbound.attach(peer, lambda topic, share: self._target(session, topic, share), now, window)
+        session.outbound.attach(peer, lambda topic, share: self.target(session, topic, share), now, window)
 
     def disconnect(self, session: Session, peer: Peer, *, with_will: bool, expiry_s: float, now: float) -> None:
         """A client's connection is gone; its session stays for `expiry_s`. Ignored if another one has taken over."""
@@ -165,15 +165,18 @@ class Sessions:
                 self._shares.recover(queue.owner)
         if queues:
             self._environment.sweeper.begin(now)
+        self._broker.pacing.recover(self._sessions.get, now)
 
     def _on_swept(self, owner: str, size: int) -> None:
         if (session := self._sessions.get(owner)) is not None:
             session.outbound.on_swept(size)
 
-    def _target(self, session: Session, topic: str, share: str | None) -> Target | None:
-        """For whom a message that was in the store is: None if nothing of the session matches it any more."""
-        group = self._broker.subscriptions.group(share) if share is not None else None
-        targets = group.members if group is not None else self._broker.subscriptions.route(topic).targets
+    def target(self, session: Session, topic: str, label: str | None) -> Target | None:
+        """For whom a message is that waited: None if nothing of the session matches it any more."""
+        subscriptions = self._broker.subscriptions
+        group = subscriptions.group(label) if label is not None else None
+        route = subscriptions.route(topic)
+        targets = group.members if group is not None else [*route.targets, *route.paced]
         return next((target for target in targets if target.session is session), None)
 
     def _recover_subscription(
@@ -191,9 +194,16 @@ class Sessions:
             record.retain_as_published,
             record.identifier,
             record.answers_by_topic,
+            record.period,
+            record.repeats_names,
         )
         self._sessions[client_id].subscriptions[filter_, group] = subscription
-        self._broker.subscriptions.add(subscription)
+        try:
+            subscription.plan = self._broker.read(subscription)
+        except RequestRefused:
+            subscription.is_dormant = True
+        else:
+            self._broker.subscriptions.add(subscription)
 
     def _recover_registration(self, client_id: str, filter_: str, record: RegistrationRecord) -> None:
         session = self._sessions[client_id]
@@ -232,6 +242,7 @@ class Sessions:
         for name in list(session.publishes):
             self._broker.abandon(session, name)
         self._broker.requests.on_session_ended(session)
+        self._broker.pacing.on_session_ended(session, now)
         self._shares.on_ended(session, session.outbound.discard(), now, was_in_a_group=was_in_a_group)
         session.erase()
         # A will waits no longer than its session.

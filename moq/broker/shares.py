@@ -15,6 +15,7 @@ from moq.broker.records import message_from
 if TYPE_CHECKING:
     from moq.broker.delivery import Delivery
     from moq.broker.environment import Environment
+    from moq.broker.pacing import Pacing
     from moq.broker.session import Session
     from moq.broker.store import DeliveryRecord
     from moq.broker.subscriptions import Subscriptions
@@ -26,9 +27,10 @@ ESTATE: Final = "\0"
 class Shares:
     """Moves messages between the members of groups."""
 
-    def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
+    def __init__(self, environment: Environment, subscriptions: Subscriptions, pacing: Pacing) -> None:
         self._environment = environment
         self._subscriptions = subscriptions
+        self._pacing = pacing
         self._estates: set[str] = set()
 
     def on_detached(self, session: Session, movable: list[Delivery], now: float) -> None:
@@ -39,7 +41,7 @@ class Shares:
             member = delivery.target.group.choose(delivery.message, excluded=session)
             if member is not None and member.session.peer is not None:
                 session.outbound.withdraw(delivery)
-                member.session.outbound.offer(delivery.message, member, now)
+                self._pacing.deliver(delivery.message, member, now)
         if session.is_persistent and session.is_in_a_group:
             self._move_on(session, after=-1)
 
@@ -49,7 +51,7 @@ class Shares:
             assert delivery.target is not None
             assert delivery.target.group is not None
             if (member := delivery.target.group.choose(delivery.message)) is not None:
-                member.session.outbound.offer(delivery.message, member, now)
+                self._pacing.deliver(delivery.message, member, now)
         if not session.is_persistent:
             return
         if not was_in_a_group:
@@ -86,7 +88,7 @@ class Shares:
         member = group.choose(message, excluded=session)
         if member is not None and member.session.peer is not None:
             session.outbound.withdraw_stored(record)
-            member.session.outbound.offer(message, member, self._environment.now)
+            self._pacing.deliver(message, member, self._environment.now)
 
     def _give_away(self, estate: str, after: int) -> None:
         def on_page(page: list[DeliveryRecord], is_last: bool) -> None:
@@ -106,4 +108,4 @@ class Shares:
             return
         message = message_from(record.message, self._environment.epoch)
         if (member := group.choose(message)) is not None:
-            member.session.outbound.offer(message, member, self._environment.now)
+            self._pacing.deliver(message, member, self._environment.now)

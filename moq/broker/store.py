@@ -12,6 +12,7 @@ Facts are read back once, when a broker starts:
     TOPIC         topic                    → TopicRecord           mode and expiry, type
     RETAINED      topic, number            → MessageRecord
     RECEIVED      client_id, kind << 16|id → None                  QoS 2 messages a publisher has not released
+    PACED         client_id, label, topic  → MessageRecord         waits for the end of a reception period
 
 Queues hold what a session is still to receive: deliveries by owner and number, in the order of their numbers. They
 stay in the store until somebody wants them, and are read a page at a time. A read sees exactly the changes made before
@@ -39,6 +40,7 @@ class Table(Enum):
     TOPIC = "topic"
     RETAINED = "retained"
     RECEIVED = "received"
+    PACED = "paced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class SubscriptionRecord:
     retain_as_published: bool
     identifier: int
     answers_by_topic: bool
+    period: int = 0
+    repeats_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,19 @@ class Group:
 
 
 class Route:
-    """The recipients of one topic: every target gets each message, every group gives it to one member."""
+    """The recipients of one topic: every target gets each message, every group gives it to one member.
 
-    __slots__ = ("groups", "targets")
+    Those with a reception period stand apart: whoever has none pays nothing for them.
+    """
+
+    __slots__ = ("groups", "has_others", "paced", "targets")
 
     def __init__(self, targets: list[Target], groups: list[Group]) -> None:
-        self.targets = targets
+        self.targets = [target for target in targets if not target.period_s]
+        self.paced = [target for target in targets if target.period_s]
         self.groups = groups
+        self.has_others = bool(self.paced or groups)
+        """True if there is anyone but `targets`."""
 
 
 class _Node:
@@ -82,8 +88,8 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.subscriptions: dict[str, Subscription] = {}  # by client id
-        self.groups: dict[str, Group] = {}
+        self.subscriptions: dict[tuple[str, str], Subscription] = {}  # by client id and text
+        self.groups: dict[str, Group] = {}  # by key
 
     @property
     def is_empty(self) -> bool:
@@ -103,17 +109,17 @@ class Subscriptions:
     def add(self, subscription: Subscription) -> None:
         """Add a subscription; one of the same session, filter and group is replaced."""
         node = self._root
-        for level in subscription.filter.split("/"):
+        for level in subscription.source.split("/"):
             node = node.children.setdefault(level, _Node())
-        client_id = subscription.session.client_id
         if subscription.group is None:
-            self.count += client_id not in node.subscriptions
-            node.subscriptions[client_id] = subscription
+            place = (subscription.session.client_id, subscription.filter)
+            self.count += place not in node.subscriptions
+            node.subscriptions[place] = subscription
         else:
-            group = node.groups.get(subscription.group)
+            key = _group_key(subscription)
+            group = node.groups.get(key)
             if group is None:
-                key = f"{subscription.group}\0{subscription.filter}"
-                group = node.groups[subscription.group] = self._groups[key] = Group(self._access, key)
+                group = node.groups[key] = self._groups[key] = Group(self._access, key)
             others = [member for member in group.members if member.session is not subscription.session]
             self.count += len(others) == len(group.members)
             group.members = [*others, Target(subscription.session, subscription, group)]
@@ -121,18 +127,20 @@ class Subscriptions:
 
     def remove(self, subscription: Subscription) -> None:
         """Remove what `add` added, and the branches that bore nothing else."""
+        if subscription.is_dormant:
+            return
         path = [self._root]
-        levels = subscription.filter.split("/")
+        levels = subscription.source.split("/")
         for level in levels:
             path.append(path[-1].children[level])
         node = path[-1]
         if subscription.group is None:
-            del node.subscriptions[subscription.session.client_id]
+            del node.subscriptions[subscription.session.client_id, subscription.filter]
         else:
-            group = node.groups[subscription.group]
+            group = node.groups[_group_key(subscription)]
             group.members = [member for member in group.members if member.session is not subscription.session]
             if not group.members:
-                del node.groups[subscription.group], self._groups[group.key]
+                del node.groups[group.key], self._groups[group.key]
         self.count -= 1
         for level, parent, child in zip(reversed(levels), reversed(path[:-1]), reversed(path[1:]), strict=True):
             if not child.is_empty:
@@ -170,7 +178,7 @@ class Subscriptions:
         groups: list[Group] = []
         for node in self._nodes(topic):
             groups.extend(node.groups.values())
-            for client_id, subscription in node.subscriptions.items():
+            for (client_id, _), subscription in node.subscriptions.items():
                 known = best.get(client_id)
                 if known is not None:
                     known.merge(subscription, topic)
@@ -202,3 +210,7 @@ class Subscriptions:
             # `a/#` matches `a` itself: the multi-level wildcard includes the parent level.
             if (child := node.children.get("#")) is not None:
                 yield child
+
+
+def _group_key(subscription: Subscription) -> str:
+    return f"{subscription.group}\0{subscription.filter}"

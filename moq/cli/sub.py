@@ -20,6 +20,7 @@ EXAMPLES = """
   moq sub tcp://localhost:1883 room/+/temp --json | jq .payload
   moq sub quic://localhost:14567 camera/door -c 1 --raw > picture.jpg
   moq sub tls://localhost:8883 'jobs/#' --group workers -q 2
+  moq sub quic://localhost:14567 'engine/+' --period 1000
 """
 
 
@@ -34,7 +35,7 @@ def add_parser(commands: Commands) -> None:
         "--period",
         type=connection.count,
         metavar="MS",
-        help="ask for at most one message per topic and period (this version of the broker refuses it)",
+        help="at most one message per topic in this time, the newest; rounded to 10 ms",
     )
     parser.add_argument("--group", metavar="G", help="share the messages with the other members of this group")
     add_output_options(parser)

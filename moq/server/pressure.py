@@ -60,8 +60,8 @@ class Watch:
         store = broker.environment.store
         links = sum(served.link.unsent + served.connection.assembling_bytes for served in server.served)
         sessions = sum(
-            outbound.held_bytes + outbound.held_messages * DELIVERY_BYTES
-            for outbound in (session.outbound for session in broker.sessions)
+            session.outbound.held_bytes + session.paces.size + session.outbound.held_messages * DELIVERY_BYTES
+            for session in broker.sessions
         )
         return links + sessions + broker.topics.retained_bytes + (store.last - store.durable) * CHANGE_BYTES
 

@@ -116,13 +116,27 @@ def _subscription_row(key: Any, record: Any) -> Row:
         record.retain_as_published,
         record.identifier,
         record.answers_by_topic,
+        record.period,
+        record.repeats_names,
     )
 
 
 def _subscription(row: Row) -> tuple[Hashable, Record]:
-    client_id, filter_, group, qos, requests, no_local, alias, priority, retain, identifier, answers = row
+    client_id, filter_, group, qos, requests, no_local, alias, priority, retain, identifier, answers, period, names = (
+        row
+    )
     return (client_id, filter_, group), SubscriptionRecord(
-        qos, group, bool(requests), bool(no_local), alias, priority, bool(retain), identifier, bool(answers)
+        qos,
+        group,
+        bool(requests),
+        bool(no_local),
+        alias,
+        priority,
+        bool(retain),
+        identifier,
+        bool(answers),
+        period,
+        bool(names),
     )
 
 
@@ -178,6 +192,25 @@ def _received_row(key: Any, record: Any) -> Row:
 
 def _received(row: Row) -> tuple[Hashable, Record]:
     return row, None
+
+
+def _paced_row(key: Any, record: Any) -> Row:
+    return (
+        *key,
+        record.payload,
+        record.qos,
+        record.retain,
+        record.publisher,
+        maybe_finite(record.expires_at),
+        maybe_properties_text(record.properties),
+    )
+
+
+def _paced(row: Row) -> tuple[Hashable, Record]:
+    client_id, label, topic, payload, qos, retain, publisher, expires_at, properties = row
+    return (client_id, label, topic), MessageRecord(
+        topic, payload, qos, bool(retain), publisher, from_maybe_finite(expires_at), maybe_properties(properties)
+    )
 
 
 def _whole_key(key: Any) -> Row:
@@ -248,5 +281,12 @@ FACTS: Final = {
     ),
     Table.RECEIVED: FactTable(
         "received", ("client_id", "exchange"), ("client_id", "exchange"), _received_row, _received
+    ),
+    Table.PACED: FactTable(
+        "paced",
+        ("client_id", "label", "topic"),
+        ("client_id", "label", "topic", "payload", "qos", "retain", "publisher", "expires_at", "properties"),
+        _paced_row,
+        _paced,
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,9 @@ FACTS: list[tuple[Table, Hashable, Record]] = [
     (Table.RETAINED, ("a/b", 2), MessageRecord("a/b", b"large" * 100, 2, True, "", NEVER, None)),
     (Table.RETAINED, ("a/c", 1), MessageRecord("a/c", b"", 2, True, "", NEVER, Properties(content_type="text/plain"))),
     (Table.RECEIVED, ("client", 1 << 16 | 65_535), None),
+    (Table.SUBSCRIPTION, ("client", "$RPT$AVG/+", None), replace(SUBSCRIPTION, period=65_535, repeats_names=True)),
+    (Table.PACED, ("client", "", "a/b"), RETAINED),
+    (Table.PACED, ("client", "group\0a/#", "a/b"), MessageRecord("a/b", b"", 1, False, "p", NEVER, None)),
 ]
 
 

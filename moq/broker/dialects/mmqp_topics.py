@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.message import Mode, Registration, Subscription
-from moq.errors import RemoteProtocolError
+from moq.errors import RemoteProtocolError, RequestRefused
 from moq.reasons import Reason
 from moq.topics import filter_error, has_wildcard, matches, name_error
 from moq.wire import FIRST_BROKER_ALIAS, PubReq, Query, Register, Subscribe, TopicRequest, Unsubscribe
@@ -113,7 +113,7 @@ class ClientTopics:
         extension = request.extension
         if request.qos > 2:
             return Reason.QOS_NOT_SUPPORTED
-        if extension is not None and (extension.period or extension.deadline or extension.repeat_name):
+        if extension is not None and (extension.deadline or extension.repeat_name):
             return Reason.IMPLEMENTATION_SPECIFIC_ERROR
         subscription = Subscription(
             self._session,
@@ -123,9 +123,14 @@ class ClientTopics:
             request.accepts_requests,
             alias=request.alias,
         )
-        if extension is not None and extension.priority is not None:
-            subscription.priority = extension.priority
-        reason = self._broker.subscribe(subscription, now)
+        if extension is not None:
+            subscription.period = extension.period or 0
+            if extension.priority is not None:
+                subscription.priority = extension.priority
+        try:
+            reason = self._broker.subscribe(subscription, now)
+        except RequestRefused as error:
+            reason = Reason(error.reason)
         self._broker.figures.refused_subscriptions += reason is Reason.QUOTA_EXCEEDED
         return reason
 

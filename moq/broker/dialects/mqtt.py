@@ -7,7 +7,7 @@ Which version it is, CONNECT says. MQTT 5 tells a client why; 3.1.1 can only clo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moq.broker.dialects.connection import DialectConnection, State
 from moq.broker.dialects.mqtt_connect import CONNACK_REASONS, RETURN_CODES, Terms, agree, bounded_expiry, granted
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from moq.broker.link import Lane, Link
     from moq.broker.message import Subscription
     from moq.broker.session import Session
+
+MAX_WORDS: Final = 2_000
+"""Characters of a reason string: a packet may ask for thousands of subscriptions, each refused with a sentence."""
 
 
 class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt.Publish]):
@@ -317,8 +320,13 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
     def _on_subscribe(self, packet: mqtt.Subscribe, lane_id: int, now: float) -> None:
         reasons = bytearray()
         replayed = []
+        words: list[str] = []
         for asked in packet.subscriptions:
-            made = self._topics.subscribe(asked, packet.properties, now)
+            try:
+                made = self._topics.subscribe(asked, packet.properties, now)
+            except RequestRefused as error:
+                made = Reason(error.reason)
+                words.append(str(error))
             if isinstance(made, Reason):
                 self._broker.figures.refused_subscriptions += made is Reason.QUOTA_EXCEEDED
                 reasons.append(made if self._version == mqtt.VERSION_5 else Reason.UNSPECIFIED_ERROR)
@@ -331,7 +339,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             if sends_retained:
                 replayed.append(subscription)
         assert self._session is not None
-        answer = mqtt.SubAck(packet.packet_id, None, bytes(reasons))
+        answer = mqtt.SubAck(packet.packet_id, self._explained(words), bytes(reasons))
         self._broker.when_safe(self._session, lambda: self._answer_subscribe(answer, lane_id, replayed))
 
     def _answer_subscribe(self, answer: mqtt.SubAck, lane_id: int, replayed: list[Subscription]) -> None:
@@ -339,6 +347,11 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             self._replies.send(answer, lane_id)
             for subscription in replayed:
                 self._broker.send_retained(subscription, self._environment.now)
+
+    def _explained(self, words: list[str]) -> mqtt.Properties | None:
+        """Why subscriptions of one packet were refused, where the client is to be told [MQTT-3.1.2-29]."""
+        is_told = self._version == mqtt.VERSION_5 and self._replies.wants_reasons
+        return explained("; ".join(words)[:MAX_WORDS]) if is_told else None
 
     def _on_unsubscribe(self, packet: mqtt.Unsubscribe, lane_id: int) -> None:
         reasons = bytes(self._topics.unsubscribe(filter_) for filter_ in packet.filters)

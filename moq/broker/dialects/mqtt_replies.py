@@ -33,7 +33,7 @@ _PACKETS: Final[dict[int, Callable[[int, int, mqtt.Properties | None], mqtt.Pack
     PUBREC: mqtt.PubRec,
     PUBCOMP: mqtt.PubComp,
 }
-_EXPLAINED = mqtt.ConnAck | mqtt.Disconnect | mqtt.PubAck | mqtt.PubRec | mqtt.PubComp
+_EXPLAINED = mqtt.ConnAck | mqtt.Disconnect | mqtt.PubAck | mqtt.PubRec | mqtt.PubComp | mqtt.SubAck
 _FROM_BROKER: Final = 1 << 16
 """Tells the identifiers of the broker's exchanges from those of the client's."""
 

@@ -8,6 +8,7 @@ from moq.broker.access import Action
 from moq.broker.dialects.mqtt_connect import MAX_TOPIC_ALIASES
 from moq.broker.dialects.mqtt_outlets import RESPONSE_TOPICS
 from moq.broker.message import Subscription
+from moq.broker.operators import has_operators
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
 from moq.topics import filter_error, name_error
@@ -84,7 +85,11 @@ class MQTTTopics:
     def subscribe(
         self, asked: mqtt.Subscription, properties: mqtt.Properties | None, now: float
     ) -> tuple[Subscription, bool] | Reason:
-        """Make a subscription. Returns it and whether retained messages follow, or why it is refused."""
+        """Make a subscription. Returns it and whether retained messages follow, or why it is refused.
+
+        Raises:
+            RequestRefused: The same, in words.
+        """
         found = parse_filter(asked.filter)
         if found is None:
             return Reason.TOPIC_FILTER_INVALID
@@ -120,11 +125,16 @@ class MQTTTopics:
 def parse_filter(text: str) -> tuple[str, str | None] | None:
     """The filter and, of a shared subscription, the group; None if it is neither [MQTT-4.8.2-1], [MQTT-4.8.2-2]."""
     if not text.startswith(SHARED) and text != SHARED[:-1]:
-        return None if filter_error(text) is not None else (text, None)
+        return (text, None) if _is_filter(text) else None
     group, _, filter_ = text[len(SHARED) :].partition("/")
-    if not group or "+" in group or "#" in group or filter_error(filter_) is not None:
+    if not group or "+" in group or "#" in group or not _is_filter(filter_):
         return None
     return filter_, group
+
+
+def _is_filter(text: str) -> bool:
+    """True if it can be subscribed to, as far as MQTT can tell: of operators the core knows more."""
+    return has_operators(text) or filter_error(text) is None
 
 
 def request_id(topic: str) -> int | None:

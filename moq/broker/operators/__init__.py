@@ -6,7 +6,7 @@ an argument, and who subscribed is somebody else's concern.
 
 from moq.broker.operators.computation import Computation, Output, Settings, compute
 from moq.broker.operators.functions import Functions, NoFunctions
-from moq.broker.operators.grammar import KEYWORDS, OperatorError, parse
+from moq.broker.operators.grammar import KEYWORDS, OperatorError, has_operators, parse
 from moq.broker.operators.plan import Comparison, Naming, Operation, Plan, Rule, Spatial, Temporal
 from moq.broker.operators.rules import RuleFilter
 from moq.broker.operators.windows import Calendar, WindowRecord
@@ -30,5 +30,6 @@ __all__ = [
     "Temporal",
     "WindowRecord",
     "compute",
+    "has_operators",
     "parse",
 ]

@@ -32,7 +32,7 @@ class Functions(Protocol):
         """
 
     def describe(self) -> list[dict[str, object]]:
-        """One entry per function for `$SYS/capabilities`, as in figure 1 of MQTT+: at least `keyword`, `desc`, `returns`."""
+        """One entry per function for `$SYS/capabilities`: `keyword`, `desc` and `returns`, as in figure 1 of MQTT+."""
 
 
 class NoFunctions:

@@ -154,11 +154,9 @@ def parse(filter_: str, functions: Collection[str] = (), naming: Naming = Naming
     Raises:
         OperatorError: It has operators, and is not of the language.
     """
-    if filter_[:1] != "$":
+    if not has_operators(filter_):
         return None
     head, slash, topic = filter_.partition("/")
-    if not _has_operators(head):
-        return None
     parser = _Parser(filter_, functions, naming)
     parser.read_operators(head)
     if not slash:
@@ -167,8 +165,11 @@ def parse(filter_: str, functions: Collection[str] = (), naming: Naming = Naming
     return parser.plan()
 
 
-def _has_operators(head: str) -> bool:
+def has_operators(filter_: str) -> bool:
     """Tell operators from other topics that begin with `$`, such as `$SYS`; capitals that are none are a slip."""
+    if filter_[:1] != "$":
+        return False
+    head = filter_.partition("/")[0]
     if ";" in head or "$" in head[1:]:
         return True
     return head != "$SYS" and _KEYWORD.fullmatch(head) is not None
@@ -347,7 +348,7 @@ class _Parser:
         for source in Plan(levels=self._levels).sources:
             if (problem := filter_error(source)) is not None:
                 raise self._error(problem, position)
-            if source.startswith("$") and _has_operators(source.partition("/")[0]):
+            if has_operators(source):
                 raise self._error("operators follow each other without '/'", position)
 
     def _spatial_levels(self, topic: str, position: int) -> tuple[str | tuple[str, ...], ...]:
