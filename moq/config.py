@@ -93,6 +93,16 @@ class Limits:
     """How long a request without a deadline of its own waits for its response."""
     type_timeout_s: float = 2.0
     """How long a publisher may take to answer the broker's TYPEREQ."""
+    function_timeout_s: float = 10.0
+    """How long a processing function may take for one payload; then its worker is ended."""
+    max_function_queue: int = 64
+    """Payloads that wait for a processing function or are with one, of all topics; past it subscribers get an error."""
+    max_function_input_bytes: int = 4 * 1024 * 1024
+    """Largest payload that is processed."""
+    max_function_output_bytes: int = 1024 * 1024
+    """Largest result."""
+    max_function_memory_bytes: int = 1024 * 1024 * 1024
+    """Address space of one worker; a vision library takes 400 MB of it before it does anything."""
 
     def __post_init__(self) -> None:
         """Refuse values no broker could run with."""
@@ -142,6 +152,9 @@ class BrokerConfig:
     """How often the figures under `$SYS/` are published; 0 turns them off."""
     drain_timeout_s: float = 5.0
     """How long SIGTERM waits for what is unsent."""
+    function_workers: int = 2
+    """Processes that run processing functions, at most; they are started when there is work for them, and messages go
+    before them. 0 turns processing functions off."""
     server_reference: str = ""
     """Where clients are sent when this broker stops, as `host:port`; without it they are told to come back later."""
     limits: Limits = field(default_factory=Limits)
@@ -152,7 +165,7 @@ class BrokerConfig:
             port = getattr(self, name)
             if port is not None and not 0 <= port <= 65535:
                 raise ConfigError(f"{name} is {port}; a port is 0 (any free one) to 65535")
-        for name in ("sys_interval_s", "drain_timeout_s"):
+        for name in ("sys_interval_s", "drain_timeout_s", "function_workers"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
         for name, known in (

@@ -59,6 +59,9 @@ LAYERS = {
     "moq.server": Layer(
         ours=("moq.server", "moq.broker", "moq.security", "moq.store", "transports", "certs", *GROUND), is_pure=False
     ),
+    "moq.functions": Layer(ours=("moq.functions", "moq.broker.operators", *GROUND), is_pure=False),
+    "moq.functions.function": Layer(ours=("moq.broker.operators", *GROUND)),
+    "moq.functions.images": Layer(ours=()),
     "moq.bench": Layer(ours=ANYTHING, is_pure=False),
     "moq.cli": Layer(ours=ANYTHING, is_pure=False),
     "transports": Layer(ours=("transports", "moq.broker.link", "moq.errors", "moq.reasons"), is_pure=False),

@@ -82,6 +82,9 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--sys-interval-s", type=float, metavar="S", help="seconds between $SYS figures; 0 for none")
     parser.add_argument("--drain-timeout-s", type=float, metavar="S", help="how long a stop waits for what is unsent")
+    parser.add_argument(
+        "--function-workers", type=int, metavar="N", help=f"0 for no processing (default: {defaults.function_workers})"
+    )
     parser.add_argument("--server-reference", metavar="HOST:PORT", help="where clients are sent when this broker stops")
     parser.add_argument(
         "--limit", action="append", default=[], type=_limit, metavar="NAME=VALUE", help="a setting of [limits]"

@@ -1,0 +1,31 @@
+"""Which worker processes there are, as the kernel tells."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def workers(broker: int | None = None) -> set[int]:
+    """The workers that a broker has started and that have not ended; without one, those of this process."""
+    return {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_worker(pid, broker or os.getpid())}
+
+
+def is_alive(pid: int) -> bool:
+    """True until the process has ended, whether or not somebody has asked how."""
+    return _state(pid) not in (None, "Z")
+
+
+def _is_worker(pid: int, broker: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"moq.functions.worker" in command and str(broker).encode() in command and is_alive(pid)
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
