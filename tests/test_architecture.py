@@ -57,7 +57,8 @@ LAYERS = {
     "moq.client.connect": Layer(ours=(*CLIENT, "transports"), is_pure=False),
     "moq.store": Layer(ours=("moq.store", "moq.broker.store", "moq.broker.message", *GROUND), is_pure=False),
     "moq.server": Layer(
-        ours=("moq.server", "moq.broker", "moq.security", "moq.store", "transports", "certs", *GROUND), is_pure=False
+        ours=("moq.server", "moq.broker", "moq.functions", "moq.security", "moq.store", "transports", "certs", *GROUND),
+        is_pure=False,
     ),
     "moq.functions": Layer(ours=("moq.functions", "moq.broker.operators", *GROUND), is_pure=False),
     "moq.functions.function": Layer(ours=("moq.broker.operators", *GROUND)),

@@ -111,14 +111,19 @@ class FunctionPool:
         if not self._max_workers:
             return
         examiner = _Examiner(self._limits)
-        for plugin in await asyncio.to_thread(find):
-            try:
-                await self._add(plugin, examiner)
-            except Unavailable as error:
-                logger.info("%s is not there: %s", plugin, error)
-            except Exception as error:  # whatever importing it does
-                logger.warning("%s is left out: %s", plugin, error)
-        await examiner.end()
+        try:
+            for plugin in await asyncio.to_thread(find):
+                await self._add_if_usable(plugin, examiner)
+        finally:
+            await examiner.end()
+
+    async def _add_if_usable(self, plugin: Plugin, examiner: _Examiner) -> None:
+        try:
+            await self._add(plugin, examiner)
+        except Unavailable as error:
+            logger.info("%s is not there: %s", plugin, error)
+        except Exception as error:  # whatever importing it does
+            logger.warning("%s is left out: %s", plugin, error)
 
     async def _add(self, plugin: Plugin, examiner: _Examiner) -> None:
         if name_problem(plugin.name):

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from moq.server.phase import Phase
+from moq.server.processing import function_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,7 @@ class BrokerCollector(Collector):
         )
         yield GaugeMetricFamily("moq_messages_inflight", "Sent, not acknowledged", sum(o.inflight for o in outbounds))
         yield from self._store_figures()
+        yield from function_figures(server.functions)
         drops = CounterMetricFamily("moq_messages_dropped", "Messages not delivered, by reason", labels=["reason"])
         refusals = CounterMetricFamily("moq_refused", "What was refused, by the limit it ran into", labels=["limit"])
         for field in fields(broker.figures):

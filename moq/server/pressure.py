@@ -63,7 +63,8 @@ class Watch:
             session.outbound.held_bytes + session.paces.size + session.outbound.held_messages * DELIVERY_BYTES
             for session in broker.sessions
         )
-        return links + sessions + broker.topics.retained_bytes + (store.last - store.durable) * CHANGE_BYTES
+        rest = broker.topics.retained_bytes + server.functions.held_bytes
+        return links + sessions + rest + (store.last - store.durable) * CHANGE_BYTES
 
     def _sample(self) -> None:
         pressure, store = self._pressure, self._server.broker.environment.store

@@ -24,6 +24,7 @@ from moq.server.http import HTTPListener
 from moq.server.listeners import open_listeners
 from moq.server.phase import Phase
 from moq.server.pressure import Watch
+from moq.server.processing import make_functions
 from moq.server.refused import Doorkeeper
 from moq.server.reload import Reloader, make_access, make_authenticator
 from moq.server.served import ServedLink
@@ -54,6 +55,7 @@ class Server:
         self._armed_for: float | None = None
         self.phase = Phase.STARTING
         self.reloader = Reloader(self, config)
+        self.functions = make_functions(self, config)
 
     async def __aenter__(self) -> Self:
         """Open the listeners, the one that tells how things stand first; on return clients can connect.
@@ -69,6 +71,7 @@ class Server:
             await self._start()
         except BaseException:
             await self._close_listeners()
+            await self.functions.close()
             self.storage.close()
             raise
         self.phase = Phase.READY
@@ -78,12 +81,14 @@ class Server:
         now = self.clock()
         # Reading takes as long as there is to read; until then the loop says so to whoever asks over HTTP.
         await self._loop.run_in_executor(None, self.storage.open)
+        await self.functions.open()
         environment = Environment(
             limits=self._config.limits,
             store=self.storage.store,
             access=make_access(self._config),
             authenticator=make_authenticator(self._config),
             queue_policy=self._config.queue_policy,
+            functions=self.functions,
             epoch=self.storage.epoch(now),
             now=now,
         )
@@ -119,6 +124,7 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
         self.watch.close()
+        await self.functions.close()
         self.storage.close()
 
     @property
