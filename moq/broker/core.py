@@ -364,11 +364,21 @@ class Broker:
         session.outbound.on_writable(now)
 
     def when_safe(self, session: Session, callback: Callable[[], None]) -> None:
-        """Call back once what a session has asked for would survive a crash: at once if it is not kept for that."""
-        if session.is_persistent:
+        """Call back once what a session has asked for would survive a crash: at once if it is not kept for that.
+
+        While nothing can be stored, subscriptions and registrations are refused; that need not wait for better times.
+        """
+        if session.is_persistent and self.environment.store.failure is None:
             self._promises.keep(callback)
         else:
             callback()
+
+    def on_processed(
+        self, then: Callable[[bytes | None, str | None], None], result: bytes | None, error: str | None, now: float
+    ) -> None:
+        """A processing function is done: `then` is what it was given with the payload."""
+        self.environment.now = now
+        then(result, error)
 
     def on_durable(self, now: float) -> None:
         """The store has made more changes safe: what waited for them goes out."""

@@ -12,6 +12,7 @@ reconnects, and at QoS 2 over restarts too: that is what makes a repetition reco
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from moq.broker.backlog import Backlog
@@ -177,6 +178,16 @@ class Outbound:
                 queues.block()
                 continue
             queues.take()
+        if self in self._environment.stalled:
+            self._make_identifiers_safe()
+
+    def _make_identifiers_safe(self) -> None:
+        """Choose identifiers for all that the window has room for: one commit makes them safe, not one for each."""
+        room = self._max_inflight - len(self._inflight)
+        for delivery in islice(self._queues, room):
+            if delivery.qos == 2 and not delivery.packet_id and not self.ids.are_used_up:
+                delivery.packet_id = self.ids.take()
+                self._mark(delivery)
 
     # --- answers of the subscriber --------------------------------------------------------------------
 
@@ -366,8 +377,12 @@ class Outbound:
 
     def _leave_unsent(self, delivery: Delivery) -> None:
         assert self._backlog is not None
-        if delivery.qos == 1 and delivery.packet_id and not delivery.dup:
-            self.ids.release(delivery.packet_id)  # it was about to be sent and was not; the store does not know it
+        if delivery.packet_id and not delivery.dup:
+            # It was about to be sent and was not: it may still go to another member of its group, or never.
+            self.ids.release(delivery.packet_id)
+            delivery.packet_id = 0
+            if delivery.qos == 2:
+                self._backlog.mark(delivery)
         self._backlog.leave(delivery)
 
     def _has_room(self, delivery: Delivery, now: float) -> bool:

@@ -47,6 +47,10 @@ get through, and nothing that a subscriber could not take."""
 PUBLISHERS_EVERY_TURNS: Final = 20
 """While connections are refused publishers have a turn in so many: once a second, which keeps them from giving up."""
 
+UNSTORED_STOP: Final = 2.0
+"""How many times over the changes that may be unstored are before publishers have no turn at all: a store so far behind
+may be hanging, and every turn would add to what it cannot take."""
+
 LOOKED_AT_PER_TURN: Final = 256
 """Slowed lanes looked at per turn: thousands of them cost no more."""
 
@@ -78,10 +82,13 @@ class Pressure:
         self._storing = Level.CALM
         self._lanes: dict[tuple[Slowable, int], None] = {}  # those that have waited longest first
         self._turns = 0
+        self._is_storing_too_slow = False
         self.held_bytes = 0
         self.level = Level.CALM
         self.slows = False
         """Publishers are read in turns."""
+        self.slows_storing = False
+        """At least those whose messages have to be stored."""
         self.drops = False
         """Messages of QoS 0 are not taken."""
         self.refuses = False
@@ -99,8 +106,10 @@ class Pressure:
         self._memory = next_level(self._memory, held_bytes / self._watermark)
         # A store that is behind slows publishers and has no further level: it catches up if they wait.
         self._storing = min(next_level(self._storing, unstored / self._max_unstored), Level.SLOWING)
+        self._is_storing_too_slow = unstored > self._max_unstored * UNSTORED_STOP
         self.level = max(self._memory, self._storing)
-        self.slows = self.level >= Level.SLOWING
+        self.slows = self._memory >= Level.SLOWING
+        self.slows_storing = self.level >= Level.SLOWING
         self.drops = self.level >= Level.DROPPING
         self.refuses = self.level >= Level.REFUSING
         return self.level != before
@@ -117,12 +126,12 @@ class Pressure:
         """Read some lanes again, or all of them once publishers are slowed no more."""
         self._turns += 1
         answers, publishers = ANSWERS_PER_TURN, PUBLISHERS_PER_TURN
-        if self.refuses and self._turns % PUBLISHERS_EVERY_TURNS:
+        if self._is_storing_too_slow or (self.refuses and self._turns % PUBLISHERS_EVERY_TURNS):
             publishers = 0
-        for lane in list(islice(self._lanes, LOOKED_AT_PER_TURN)) if self.slows else list(self._lanes):
+        for lane in list(islice(self._lanes, LOOKED_AT_PER_TURN)) if self.slows_storing else list(self._lanes):
             connection, lane_id = lane
             del self._lanes[lane]
-            if not self.slows:
+            if not self.slows_storing:
                 connection.read_on(lane_id, now)
             elif answers and connection.is_awaited(lane_id):
                 answers -= 1

@@ -115,6 +115,7 @@ class Database:
             was_clean = self._start()
             self.recovered = self._recover(started, was_clean)
             self.timeline = Timeline(self._anchor(), clocks)
+            self.write_anchor()
             undo.pop_all()
 
     def close(self) -> None:

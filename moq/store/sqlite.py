@@ -51,6 +51,9 @@ MAX_BATCH_ROWS: Final = 20_000
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 """A batch past either takes no more turns of the loop: a transaction stays well under a second."""
 
+HANGS_AFTER_S: Final = 5.0
+"""A commit that takes longer is a disk that hangs: a transaction is bounded to well under a second of work."""
+
 _QUEUES: Final = """
     SELECT owner, messages, size, next_number,
         (SELECT group_concat(packet_id) FROM delivery WHERE queue = counted.queue AND packet_id <> 0)
@@ -94,6 +97,7 @@ class SQLiteStore:
         self._waiting: deque[Batch] = deque()
         """Batches that are full, oldest first."""
         self._at_writer: Batch | None = None
+        self._handed_over_at = 0.0
         self._safe: deque[Batch] = deque()
         """Filled by the writer's thread."""
         self._progressed = threading.Event()
@@ -128,6 +132,10 @@ class SQLiteStore:
     @property
     def failure(self) -> str | None:
         """Why nothing can be made safe at present, such as a full disk; None if all is well."""
+        if self._writer.failure is None and self._at_writer is not None:
+            waited_s = time.monotonic() - self._handed_over_at
+            if waited_s > HANGS_AFTER_S:
+                return f"{self.path} does not answer: a commit has been under way for {waited_s:.0f} s"
         return self._writer.failure
 
     @property
@@ -180,6 +188,7 @@ class SQLiteStore:
             self._batch = Batch(self.last)
         if self._at_writer is None and self._waiting:
             self._at_writer = self._waiting.popleft()
+            self._handed_over_at = time.monotonic()
             self._writer.hand_over(self._at_writer)
 
     def _on_done(self, batch: Batch | None) -> None:

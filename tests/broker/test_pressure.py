@@ -19,7 +19,7 @@ from moq.broker.pressure import (
 )
 from moq.config import Limits
 from moq.wire import PubReq, Register, encode, mqtt
-from tests.broker.desk import Desk
+from tests.broker.desk import PERSISTENT, Desk
 from tests.broker.mqtt.scripted import connect
 
 levels = st.sampled_from(Level)
@@ -77,15 +77,28 @@ def test_the_watermark_slows_then_drops_then_refuses_and_recovers() -> None:
     assert seen == [(False,) * 3, slow, drop, refuse, refuse, drop, slow, slow, (False,) * 3]
 
 
-def test_a_store_that_is_behind_slows_publishers_and_no_more() -> None:
+def test_a_store_that_is_behind_slows_those_who_use_it_and_no_more() -> None:
     pressure = Pressure(Limits(max_unstored_changes=10))
     assert not pressure.update(0, 10)
     assert pressure.update(0, 11)
     assert not pressure.update(0, 1000)
-    assert (pressure.slows, pressure.drops) == (True, False)
+    assert (pressure.slows_storing, pressure.slows, pressure.drops) == (True, False, False)
     assert not pressure.update(0, 10)
     assert pressure.update(0, 9)
-    assert not pressure.slows
+    assert not pressure.slows_storing
+
+
+def test_a_store_that_is_far_behind_lets_no_publisher_have_a_turn() -> None:
+    pressure = Pressure(Limits(max_unstored_changes=10))
+    pressure.update(0, 21)
+    publishers, debtors = slowed(pressure, 3), slowed(pressure, 3, awaited=True)
+    for turn in range(100):
+        pressure.turn(turn)
+    assert [lane.reads for lane in publishers] == [0] * 3
+    assert all(lane.reads for lane in debtors)
+    pressure.update(0, 9)
+    pressure.turn(101)
+    assert [lane.reads for lane in publishers] == [1] * 3
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 30)), max_size=50))
@@ -94,7 +107,8 @@ def test_an_update_says_whether_it_changed_the_level(samples: list[tuple[int, in
     for held, unstored in samples:
         before = pressure.level
         assert pressure.update(held, unstored) is (pressure.level is not before)
-        assert pressure.slows is (pressure.level >= Level.SLOWING)
+        assert pressure.slows_storing is (pressure.level >= Level.SLOWING)
+        assert pressure.slows <= pressure.slows_storing
 
 
 # --- turns --------------------------------------------------------------------------------------------
@@ -200,6 +214,18 @@ def test_a_subscriber_is_read_whatever_is_held() -> None:
     subscriber.send(mqtt.PubAck(message.packet_id), mqtt.PingReq())
     assert subscriber.take(mqtt.PingResp)
     assert subscriber.link.paused == set()
+
+
+def test_while_the_store_is_behind_only_those_who_use_it_wait() -> None:
+    desk = Desk(Limits(max_unstored_changes=1))
+    desk.connect("keeper", settings=PERSISTENT).subscribe("kept", qos=1)
+    storing, passing = desk.connect("storing"), desk.connect("passing")
+    storing.register("kept", alias=1)
+    passing.register("not kept", alias=1)
+    desk.broker.environment.pressure.update(0, 2)
+    storing.publish(1, b"x", qos=1, id=1)
+    passing.publish(1, b"x", qos=1, id=1)
+    assert (storing.link.paused, passing.link.paused) == ({CONTROL}, set())
 
 
 def test_only_the_lane_that_brought_messages_waits_and_control_goes_on() -> None:

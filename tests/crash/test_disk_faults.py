@@ -120,6 +120,9 @@ async def test_a_broken_disk_is_said_and_work_goes_on_when_it_is_mended(tmp_path
             await other.publish("best-effort", "before")
             publishing = Publishing(client)
             await break_disk_under(publishing, broker, disk)
+            async with other.subscribe("new") as new:
+                await other.publish("new", "here")
+                assert (await anext(new)).payload == b"here"
             await other.publish("best-effort", "meanwhile")
             assert [(await anext(subscription)).payload for _ in range(2)] == [b"before", b"meanwhile"]
             disk.mend()

@@ -190,11 +190,33 @@ def test_a_dropped_queue_is_cleared_while_nothing_else_happens(tmp_path: Path) -
 
 def test_a_commit_takes_the_time_along_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_sqlite(tmp_path)
+    at_the_start = anchored_at(tmp_path)
     store.put(Table.RECEIVED, ("c", 1), None)
     settle(store)
-    assert rows(tmp_path, "anchor") == 0
+    assert anchored_at(tmp_path) == at_the_start
     monkeypatch.setattr(writer, "ANCHOR_INTERVAL_S", 0.0)
     store.put(Table.RECEIVED, ("c", 2), None)
     settle(store)
-    assert rows(tmp_path, "anchor") == 1
+    assert anchored_at(tmp_path) > at_the_start
+    store.close()
+
+
+def anchored_at(path: Path) -> float:
+    with closing(sqlite3.connect(path / "broker.db")) as connection:
+        (boottime,) = connection.execute("SELECT boottime FROM anchor").fetchone()
+    return float(boottime)
+
+
+def test_a_commit_that_does_not_end_is_a_failure_while_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moq.store.sqlite.HANGS_AFTER_S", -1.0)
+    store = open_sqlite(tmp_path)
+    assert store.failure is None
+    store.put(Table.RECEIVED, ("c", 1), None)
+    store.advance()
+    assert store.failure is not None
+    assert "does not answer: a commit has been under way for 0 s" in store.failure
+    settle(store)
+    assert store.failure is None
     store.close()

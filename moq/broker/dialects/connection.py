@@ -143,7 +143,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         reader = self._readers.get(lane_id)
         if reader is None:
             reader = self._readers[lane_id] = self._new_reader()
-        received = self._broker.figures.messages_received
+        received, stored = self._broker.figures.messages_received, self._environment.store.last
         try:
             items = reader.feed(data)
             if self._rate is not None:
@@ -153,7 +153,12 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
             self._take(items, lane_id, now)
         except RemoteProtocolError as error:
             self._violated(error, now)
-        if self._pressure.slows and (lane_id in self._assemblies or self._broker.figures.messages_received != received):
+        if (
+            self._pressure.slows_storing
+            # A store that is behind is no reason to slow those who ask nothing of it.
+            and (self._pressure.slows or self._environment.store.last != stored)
+            and (lane_id in self._assemblies or self._broker.figures.messages_received != received)
+        ):
             self._slow(lane_id)
         if self._answers(lane_id).congested and self.state is State.OPEN:
             # It asks faster than it reads our answers: read no more of it until those are gone.
