@@ -80,6 +80,10 @@ class Limits:
     """All retained payloads together; past it a message is delivered but not retained."""
     max_requests_per_session: int = 1_000
     """Requests of one client waiting for their response."""
+    max_confirmations_per_session: int = 1_000
+    """Messages of QoS 3 of one client whose confirmations are being collected, or were and are not released."""
+    max_confirmations: int = 1_000
+    """That one message may wait for."""
     max_schema_bytes: int = 64 * 1024
     max_unsent_bytes: int = 1024 * 1024
     """High-water mark of one lane: past it best-effort messages to it are dropped, others wait in the queue."""
@@ -91,6 +95,8 @@ class Limits:
     """Sessions that ask never to expire do so after this long without their client."""
     request_timeout_s: float = 30.0
     """How long a request without a deadline of its own waits for its response."""
+    confirm_timeout_s: float = 30.0
+    """How long a message of QoS 3 without a deadline of its own waits for its confirmations."""
     type_timeout_s: float = 2.0
     """How long a publisher may take to answer the broker's TYPEREQ."""
     function_timeout_s: float = 10.0

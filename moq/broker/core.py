@@ -8,11 +8,13 @@ hour in a millisecond.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
+from moq.broker.confirmations import Confirmations
 from moq.broker.environment import Environment
-from moq.broker.message import Kind, Message, Mode, Registration, Run, Subscription, Target, TopicType
+from moq.broker.message import Kind, Message, Mode, Properties, Registration, Run, Subscription, Target, TopicType
 from moq.broker.operators import Naming, OperatorError, Plan, parse
 from moq.broker.pacing import Pacing
 from moq.broker.requests import Requests
@@ -27,6 +29,7 @@ from moq.topics import filter_error, has_wildcard, matches, name_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from moq.broker.confirmations import Wanted
     from moq.broker.session import Session
     from moq.broker.subscriptions import Route
 
@@ -45,10 +48,12 @@ class Broker:
         self.topics = Topics(self.environment)
         self.requests = Requests(self.environment, self.subscriptions, self.route)
         self.pacing = Pacing(self.environment, self.subscriptions, lambda *of: self.sessions.target(*of))
+        self.confirmations = self.environment.confirmations = Confirmations(self.environment, self.subscriptions, now)
         self.sessions = Sessions(self)
         self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
         self.topics.recover(now)
         self.sessions.recover(now)
+        self.confirmations.recover(self.sessions)
         self.topics.forget_idle()
 
     # --- topic requests -------------------------------------------------------------------------------
@@ -196,6 +201,30 @@ class Broker:
             reason = self.route(message, now)
         self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason))
 
+    def publish_confirmed(
+        self, session: Session, message: Message, packet_id: int, wanted: Wanted, now: float, *, dup: bool
+    ) -> None:
+        """A client published a message and waits for its confirmations: QoS 3, or QoS 1 with the same wish.
+
+        `Peer.confirm` follows once there are enough of them or no more will come; a refusal follows at once.
+        """
+        self.figures.messages_received += 1
+        self.figures.bytes_received += len(message.payload)
+        if self.confirmations.repeat(session, packet_id, is_repeated=dup or message.qos > 1):
+            return
+        if message.qos > 1 and packet_id in session.received:
+            refusal: Reason | None = Reason.PACKET_IDENTIFIER_IN_USE
+        else:
+            refusal = self._refusal(message) or self.confirmations.open(session, packet_id, message, wanted, now)
+        if refusal is not None:
+            peer = session.peer
+            assert peer is not None
+            (peer.acknowledge if message.qos == 1 else peer.confirm_received)(Kind.PUBLISH, packet_id, refusal)
+            return
+        if message.qos > 1:
+            session.note_received(packet_id)
+        self.route(message, now)
+
     def publish_run(self, run: Run, now: float) -> None:
         """A client published several messages of QoS 0 in a row."""
         figures = self.figures
@@ -228,25 +257,35 @@ class Broker:
         peer = session.peer
         assert peer is not None
         was_known = session.note_released(kind << 16 | packet_id)
+        outcome = self.confirmations.release(session, packet_id) if kind == Kind.PUBLISH else None
         reason = Reason.SUCCESS if was_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
         # Until this is safe the identifier must not be used again: after a crash its next message would be
         # taken for a repetition and lost.
-        self._promises.keep(lambda: peer.confirm_completed(kind, packet_id, reason))
+        self._promises.keep(lambda: peer.confirm_completed(kind, packet_id, reason, outcome))
 
     def refuse(self, session: Session, kind: int, packet_id: int, reason: Reason) -> None:
         """QoS 2: a message is not taken, and the publisher's identifier is free again, whatever it was used for."""
         peer = session.peer
         assert peer is not None
         session.note_released(kind << 16 | packet_id)
+        if kind == Kind.PUBLISH:
+            self.confirmations.release(session, packet_id)
         self._promises.keep(lambda: peer.confirm_received(kind, packet_id, reason))
 
-    def on_received(self, session: Session, kind: int, packet_id: int, reason: int, now: float) -> bool:
-        """QoS 2: a subscriber has a message, or refuses it. False if it was no message of QoS 2."""
-        return session.outbound.on_received(kind, packet_id, reason, now)
+    def on_received(
+        self, session: Session, kind: int, packet_id: int, reason: int, now: float, reply: bytes | None = None
+    ) -> bool:
+        """QoS 2: a subscriber has a message, or refuses it. False if it was no message of QoS 2.
 
-    def on_acknowledged(self, session: Session, kind: int, packet_id: int, now: float) -> bool:
+        A reply is for a publisher that waits for confirmations; any other has no use for it.
+        """
+        return session.outbound.on_received(kind, packet_id, reason, now, reply)
+
+    def on_acknowledged(
+        self, session: Session, kind: int, packet_id: int, now: float, reply: bytes | None = None
+    ) -> bool:
         """A subscriber ended an exchange. False if it broke the order of QoS 2."""
-        return session.outbound.on_acknowledged(kind, packet_id, now)
+        return session.outbound.on_acknowledged(kind, packet_id, now, reply)
 
     def route(self, message: Message, now: float) -> Reason:
         """Deliver a message to everyone it is for, and keep it if it is to be retained; say whether anyone is there."""
@@ -304,7 +343,7 @@ class Broker:
 
     def _route_retained(self, message: Message, now: float) -> Reason:
         """A live message is not a retained one: subscribers can tell the two apart, unless they asked not to."""
-        self.topics.retain(message, now)
+        self.topics.retain(_unconfirmed(message), now)
         live = Message(
             message.topic,
             message.payload,
@@ -427,3 +466,19 @@ class Broker:
             for message in newest
             if not pacing.is_pending(target, message.topic) and pacing.admits(message, target, now)
         ]
+
+
+def _unconfirmed(message: Message) -> Message:
+    """A message as it is for those who come later: nobody waits for their confirmation."""
+    if message.properties is None or not message.properties.collection:
+        return message
+    properties = replace(message.properties, waited=None, collection=0)
+    return Message(
+        message.topic,
+        message.payload,
+        min(message.qos, 2),
+        message.retain,
+        message.publisher,
+        message.expires_at,
+        None if properties == Properties() else properties,
+    )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from moq.broker.access import Access
     from moq.broker.authentication import Authenticator
+    from moq.broker.confirmations import Confirmations
     from moq.broker.operators.functions import Functions
     from moq.broker.outbound import Outbound
     from moq.broker.store import Store
@@ -110,6 +111,8 @@ class Environment:
     promises: Promises = field(init=False)
     sweeper: Sweeper = field(init=False)
     pressure: Pressure = field(init=False)
+    confirmations: Confirmations = field(init=False)
+    """From the moment there is a broker."""
     stalled: set[Outbound] = field(default_factory=set)
     """Sessions with something to send that the store has not made safe yet."""
 

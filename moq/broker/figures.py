@@ -52,6 +52,12 @@ class Figures:
     """Messages not taken because a subscriber's queue is full and `queue_policy` is `refuse`."""
     refused_store: int = 0
     """Messages and subscriptions not taken because nothing can be made safe at present."""
+    refused_confirmations: int = 0
+    """Past what one session may wait for."""
     requests_opened: int = 0
     requests_failed: int = 0
+    confirmations_opened: int = 0
+    """Messages whose publisher waits for confirmations."""
+    confirmations_failed: int = 0
+    """Those that did not get as many, in time or at all."""
     protocol_errors: int = 0

@@ -53,6 +53,10 @@ class Properties:
     """Where an answer is to be published. A subscriber to requests gets such a message as a request."""
     correlation_data: bytes | None = None
     """Goes with the answer, so that who asked knows which question it belongs to."""
+    waited: int | None = None
+    """How many confirmations its publisher waits for."""
+    collection: int = 0
+    """The number under which they are collected."""
 
 
 class Message:
@@ -61,7 +65,7 @@ class Message:
     A plain slotted class: it is built for every message received, and a dataclass with as many defaults costs
     twice as much. `frame_key` and `frame` belong to whichever dialect encoded the message last: recipients
     that need the same bytes share them. `stored_as` belongs to the store: its number for the message, 0 until it
-    has one.
+    has one. QoS 3 is delivered as QoS 2 is, and its confirmations are collected (`confirmations.py`).
     """
 
     __slots__ = (

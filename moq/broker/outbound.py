@@ -46,6 +46,7 @@ class Outbound:
 
     __slots__ = (
         "_backlog",
+        "_client_id",
         "_environment",
         "_inflight",
         "_inflight_bytes",
@@ -61,6 +62,7 @@ class Outbound:
     def __init__(self, client_id: str, environment: Environment, is_stored: bool) -> None:
         self.peer: Peer | None = None
         self.ids = PacketIds()
+        self._client_id = client_id
         self._environment = environment
         self._max_inflight = environment.limits.max_inflight
         self._inflight: dict[int, Delivery] = {}
@@ -113,8 +115,11 @@ class Outbound:
         qos = message.qos if message.qos < target.qos else target.qos  # noqa: FURB136 - min() costs 3x, per delivery
         if qos:
             self.accept(Delivery(message, target, qos), now)
-        elif self.peer is not None and not self.peer.send_message(message, target, 0, 0, False):
+            return
+        if self.peer is not None and not self.peer.send_message(message, target, 0, 0, False):
             self._environment.figures.dropped_congested += 1
+        if message.properties is not None and message.properties.collection:
+            self._lose(Delivery(message, target, 0))  # nobody acknowledges QoS 0
 
     def accept(self, delivery: Delivery, now: float) -> None:
         """Take responsibility for a delivery of QoS 1 or 2."""
@@ -124,16 +129,16 @@ class Outbound:
         if backlog is not None and backlog.messages:
             sends_now = False
         if not (sends_now or self._has_room(delivery, now)):
-            self._forget(delivery)
+            self._give_up(delivery)
             return
         if backlog is not None:
-            if delivery.qos == 2 and sends_now:
+            if delivery.qos >= 2 and sends_now:
                 delivery.packet_id = self.ids.take()
             backlog.save(delivery)
         if sends_now and self._send(delivery):
             return
         if sends_now and not self._has_room(delivery, now):
-            self._forget(delivery)
+            self._give_up(delivery)
         else:
             self._wait(delivery)
 
@@ -173,7 +178,7 @@ class Outbound:
         while self._window_is_open and (delivery := queues.first()) is not None:
             if not delivery.dup and delivery.message.expires_at <= now:
                 self._environment.figures.dropped_expired += 1
-                self._forget(delivery)
+                self._give_up(delivery)
             elif not self._send(delivery):
                 queues.block()
                 continue
@@ -191,29 +196,34 @@ class Outbound:
 
     # --- answers of the subscriber --------------------------------------------------------------------
 
-    def on_received(self, kind: int, packet_id: int, reason: int, now: float) -> bool:
+    def on_received(self, kind: int, packet_id: int, reason: int, now: float, reply: bytes | None = None) -> bool:
         """QoS 2: the subscriber has the message, or refuses it. False if it was no message of QoS 2."""
         delivery = self._inflight.get(kind << 16 | packet_id)
         if reason >= FIRST_REFUSAL:
             if delivery is not None:
+                self._lose(delivery)
                 self._finish(delivery, now)
             return True
-        if delivery is not None and delivery.qos != 2:
+        if delivery is not None and delivery.qos < 2:
             return False
         if delivery is not None and not delivery.released:
             delivery.released = True
             self._mark(delivery)
+            self._answer(delivery, reply, now)
         # An unknown identifier is released too, so that a subscriber that remembers more than we do gets rid of it.
         self._release(kind, packet_id)
         return True
 
-    def on_acknowledged(self, kind: int, packet_id: int, now: float) -> bool:
+    def on_acknowledged(self, kind: int, packet_id: int, now: float, reply: bytes | None = None) -> bool:
         """The exchange is over. False if that cannot be: a QoS 2 message whose receipt was never confirmed."""
         delivery = self._inflight.get(kind << 16 | packet_id)
         if delivery is None:
             return True
-        if delivery.qos == 2 and not delivery.released:
-            return False
+        if delivery.qos >= 2:
+            if not delivery.released:
+                return False
+        else:
+            self._answer(delivery, reply, now)
         self._finish(delivery, now)
         return True
 
@@ -274,6 +284,8 @@ class Outbound:
         orphans = self.detach()
         for delivery in [*self._inflight.values(), *self._queues]:
             self._forget(delivery)
+            if not (delivery.released or delivery.is_movable):
+                self._lose(delivery)
         self._inflight.clear()
         self._queues.clear()
         self._replays.clear()
@@ -310,11 +322,11 @@ class Outbound:
         """Send one if the store and its lane let us."""
         if delivery.packet_id == 0:
             delivery.packet_id = self.ids.take()
-            if delivery.qos == 2:
+            if delivery.qos >= 2:
                 self._mark(delivery)
         # At QoS 2 the identifier must be safe before anyone sees it: a broker that crashed and forgot it would
         # repeat the message under another one, and the subscriber would take it for a new message.
-        if delivery.qos == 2 and delivery.stored_as > self._environment.store.durable:
+        if delivery.qos >= 2 and delivery.stored_as > self._environment.store.durable:
             self._environment.stalled.add(self)
             return False
         assert self.peer is not None
@@ -324,7 +336,7 @@ class Outbound:
         if not outcome:
             return False
         if outcome == UNDELIVERABLE:
-            self._forget(delivery)
+            self._give_up(delivery)
             return True
         self._start(delivery)
         return True
@@ -358,6 +370,27 @@ class Outbound:
             self._backlog.remove(delivery)
         if delivery.packet_id and delivery.message.kind != Kind.RESPONSE:
             self.ids.release(delivery.packet_id)
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """Forget a delivery that nobody got."""
+        self._forget(delivery)
+        self._lose(delivery)
+
+    def _answer(self, delivery: Delivery, reply: bytes | None, now: float) -> None:
+        """Tell whoever collects confirmations that the subscriber has the message."""
+        properties = delivery.message.properties
+        if properties is not None and properties.collection:
+            confirmations = self._environment.confirmations
+            confirmations.on_answer(properties.collection, self._place(delivery), self._client_id, reply, now)
+
+    def _lose(self, delivery: Delivery) -> None:
+        """Tell the same that it will never have it."""
+        if delivery.message.properties is not None:
+            self._environment.confirmations.on_lost(delivery.message, self._place(delivery))
+
+    def _place(self, delivery: Delivery) -> str:
+        target = delivery.target
+        return target.group.key if target is not None and target.group is not None else self._client_id
 
     def _mark(self, delivery: Delivery) -> None:
         if delivery.number >= 0:
@@ -421,6 +454,7 @@ class Outbound:
             else:
                 environment.figures.dropped_queue_full += 1
             self.withdraw(victim)
+            self._lose(victim)
         return True
 
     def _trim_backlog(self, size: int) -> bool:

@@ -217,6 +217,7 @@ class Pacing:
         if older is not None:
             paces.size -= len(older.payload)
             self._note_superseded(older)
+            self._environment.confirmations.on_lost(older, pace.label or pace.session.client_id)
         pace.pending = message
         paces.size += size
         if pace.session.is_persistent:

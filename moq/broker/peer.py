@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from moq.broker.confirmations import Outcome
     from moq.broker.message import Message, Run, Target
     from moq.reasons import Reason
 
@@ -39,8 +40,14 @@ class Peer(Protocol):
     def confirm_received(self, kind: int, packet_id: int, reason: Reason) -> None:
         """QoS 2, first step: the message is kept, or refused."""
 
-    def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
-        """QoS 2, last step: the packet identifier is free again."""
+    def confirm(self, packet_id: int, qos: int, outcome: Outcome) -> None:
+        """The confirmations a publisher waited for: at QoS 1 the end of the exchange, else its first step.
+
+        Whatever the outcome, the message was taken: this is no refusal.
+        """
+
+    def confirm_completed(self, kind: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
+        """QoS 2, last step: the packet identifier is free again; the outcome is what `confirm` told."""
 
     def release(self, kind: int, packet_id: int) -> None:
         """QoS 2 towards a subscriber: its receipt was noted, it may let go of the identifier."""

@@ -89,7 +89,7 @@ class Requests:
         question = Message(
             message.topic,
             message.payload,
-            message.qos,
+            min(message.qos, 2),
             publisher=message.publisher,
             expires_at=message.expires_at,
             properties=message.properties,

@@ -17,6 +17,7 @@ from moq.broker.message import NEVER, Message, Mode, Registration, Subscription,
 from moq.broker.session import Session
 from moq.broker.shares import ESTATE, Shares
 from moq.broker.store import RegistrationRecord, SessionRecord, SubscriptionRecord, Table
+from moq.broker.subscriptions import group_key
 from moq.errors import RequestRefused
 from moq.reasons import Reason
 from moq.topics import has_wildcard, name_error
@@ -234,6 +235,7 @@ class Sessions:
         del self._sessions[session.client_id]
         session.cancel_timers()
         was_in_a_group = session.is_in_a_group
+        groups = [group_key(shared) for shared in session.subscriptions.values() if shared.group is not None]
         for subscription in list(session.subscriptions.values()):
             self._broker.subscriptions.remove(subscription)
             session.drop_subscription(subscription)
@@ -244,6 +246,7 @@ class Sessions:
         self._broker.requests.on_session_ended(session)
         self._broker.pacing.on_session_ended(session, now)
         self._shares.on_ended(session, session.outbound.discard(), now, was_in_a_group=was_in_a_group)
+        self._broker.confirmations.on_session_ended(session, groups)
         session.erase()
         # A will waits no longer than its session.
         self._publish_last(session, now)

@@ -82,7 +82,7 @@ class Shares:
     def _move(self, session: Session, record: DeliveryRecord) -> None:
         group = self._subscriptions.group(record.share) if record.share is not None else None
         # One who may have a message of QoS 2 already must not see it go to another.
-        if group is None or (record.qos == 2 and record.packet_id):
+        if group is None or (record.qos >= 2 and record.packet_id):
             return
         message = message_from(record.message, self._environment.epoch)
         member = group.choose(message, excluded=session)
@@ -104,7 +104,7 @@ class Shares:
 
     def _give(self, record: DeliveryRecord) -> None:
         group = self._subscriptions.group(record.share) if record.share is not None else None
-        if group is None or (record.qos == 2 and record.packet_id):
+        if group is None or (record.qos >= 2 and record.packet_id):
             return
         message = message_from(record.message, self._environment.epoch)
         if (member := group.choose(message)) is not None:

@@ -13,6 +13,8 @@ Facts are read back once, when a broker starts:
     RETAINED      topic, number            → MessageRecord
     RECEIVED      client_id, kind << 16|id → None                  QoS 2 messages a publisher has not released
     PACED         client_id, label, topic  → MessageRecord         waits for the end of a reception period
+    COLLECTION    client_id, packet_id     → CollectionRecord      QoS 3: what is to be confirmed
+    CONFIRMATION  the same, place          → ConfirmationRecord    and by whom it was
 
 Queues hold what a session is still to receive: deliveries by owner and number, in the order of their numbers. They
 stay in the store until somebody wants them, and are read a page at a time. A read sees exactly the changes made before
@@ -41,6 +43,8 @@ class Table(Enum):
     RETAINED = "retained"
     RECEIVED = "received"
     PACED = "paced"
+    COLLECTION = "collection"
+    CONFIRMATION = "confirmation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,42 @@ class MessageRecord:
     """The store's number for a queued message: see `Message.stored_as`."""
 
 
-Record = SessionRecord | SubscriptionRecord | RegistrationRecord | TopicRecord | MessageRecord | None
+@dataclass(frozen=True, slots=True)
+class CollectionRecord:
+    """A message whose confirmations are collected: see `confirmations.py`."""
+
+    number: int
+    topic: str
+    qos: int
+    waited: int
+    subscribers: tuple[str, ...]
+    began_at: float
+    deadline: float
+    places: tuple[str, ...]
+    """From where answers could come when it began."""
+    reason: int | None
+    """How it ended; None while it is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationRecord:
+    """What became of a place: who answered from it, if anybody did."""
+
+    subscriber: str | None
+    after_s: float
+    reply: bytes | None
+
+
+Record = (
+    SessionRecord
+    | SubscriptionRecord
+    | RegistrationRecord
+    | TopicRecord
+    | MessageRecord
+    | CollectionRecord
+    | ConfirmationRecord
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Group:
         for offset in range(len(members)):
             target = members[(start + offset) % len(members)]
             session = target.session
-            if session is excluded or not self._suits(target, message):
+            if session is excluded or not self.suits(target, message):
                 continue
             load = session.outbound.load
             if best is None or load < best_load:
@@ -56,7 +56,8 @@ class Group:
         self._turn = start + 1
         return best
 
-    def _suits(self, target: Target, message: Message) -> bool:
+    def suits(self, target: Target, message: Message) -> bool:
+        """True if a member may get this message."""
         session, allows = target.session, self._access.allows
         if message.kind == Kind.REQUEST and not (
             target.subscription.accepts_requests and allows(session, Action.RESPOND, message.topic)
@@ -116,7 +117,7 @@ class Subscriptions:
             self.count += place not in node.subscriptions
             node.subscriptions[place] = subscription
         else:
-            key = _group_key(subscription)
+            key = group_key(subscription)
             group = node.groups.get(key)
             if group is None:
                 group = node.groups[key] = self._groups[key] = Group(self._access, key)
@@ -137,7 +138,7 @@ class Subscriptions:
         if subscription.group is None:
             del node.subscriptions[subscription.session.client_id, subscription.filter]
         else:
-            group = node.groups[_group_key(subscription)]
+            group = node.groups[group_key(subscription)]
             group.members = [member for member in group.members if member.session is not subscription.session]
             if not group.members:
                 del node.groups[group.key], self._groups[group.key]
@@ -212,5 +213,6 @@ class Subscriptions:
                 yield child
 
 
-def _group_key(subscription: Subscription) -> str:
+def group_key(subscription: Subscription) -> str:
+    """The key of the group a subscription is in: see `Group.key`."""
     return f"{subscription.group}\0{subscription.filter}"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moq.broker.message import Properties, Will
 from moq.broker.store import (
+    CollectionRecord,
+    ConfirmationRecord,
     MessageRecord,
     RegistrationRecord,
     SessionRecord,
@@ -213,6 +215,35 @@ def _paced(row: Row) -> tuple[Hashable, Record]:
     )
 
 
+def _collection_row(key: Any, record: Any) -> Row:
+    return (
+        *key,
+        record.number,
+        record.topic,
+        record.qos,
+        record.waited,
+        json.dumps(record.subscribers),
+        record.began_at,
+        record.deadline,
+        json.dumps(record.places),
+        record.reason,
+    )
+
+
+def _collection(row: Row) -> tuple[Hashable, Record]:
+    number, topic, qos, waited, subscribers, began_at, deadline, places, reason = row[2:]
+    subscribers, places = tuple(json.loads(subscribers)), tuple(json.loads(places))
+    return row[:2], CollectionRecord(number, topic, qos, waited, subscribers, began_at, deadline, places, reason)
+
+
+def _confirmation_row(key: Any, record: Any) -> Row:
+    return *key, record.subscriber, record.after_s, record.reply
+
+
+def _confirmation(row: Row) -> tuple[Hashable, Record]:
+    return row[:3], ConfirmationRecord(*row[3:])
+
+
 def _whole_key(key: Any) -> Row:
     return (key,)
 
@@ -288,5 +319,19 @@ FACTS: Final = {
         ("client_id", "label", "topic", "payload", "qos", "retain", "publisher", "expires_at", "properties"),
         _paced_row,
         _paced,
+    ),
+    Table.COLLECTION: FactTable(
+        "collection",
+        ("client_id", "packet_id"),
+        ("client_id", "packet_id", *(field.name for field in fields(CollectionRecord))),
+        _collection_row,
+        _collection,
+    ),
+    Table.CONFIRMATION: FactTable(
+        "confirmation",
+        ("client_id", "packet_id", "place"),
+        ("client_id", "packet_id", "place", "subscriber", "after_s", "reply"),
+        _confirmation_row,
+        _confirmation,
     ),
 }

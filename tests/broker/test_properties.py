@@ -24,6 +24,7 @@ from tests.broker.stores import CommitStore
 if TYPE_CHECKING:
     import pytest
 
+    from moq.broker.confirmations import Outcome
     from moq.broker.outbound import Outbound
 
 LEVELS = st.sampled_from(["", "a", "b", "$s"])
@@ -141,7 +142,13 @@ class ScriptedPeer:
     def acknowledge(self, kind: int, packet_id: int, reason: Reason) -> None:
         raise AssertionError("nothing was published by this peer")
 
-    confirm_received = confirm_completed = acknowledge
+    confirm_received = acknowledge
+
+    def confirm_completed(self, kind: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
+        raise AssertionError("nothing was published by this peer")
+
+    def confirm(self, packet_id: int, qos: int, outcome: Outcome) -> None:
+        raise AssertionError("nothing was published by this peer")
 
     def ask_type(self, query_id: int, topic: str) -> None:
         raise AssertionError("nothing was published by this peer")

@@ -68,12 +68,6 @@ def test_releasing_an_unknown_identifier_is_answered_with_that(desk: Desk) -> No
     assert publisher.read() == [PubAck(0, 9, Reason.PACKET_IDENTIFIER_NOT_FOUND)]
 
 
-def test_qos_3_is_refused(desk: Desk) -> None:
-    publisher, _ = pair(desk)
-    publisher.send_bytes(b"\x70\x07\x30\x00\x05\x00\x01\x00\x01")
-    assert publisher.read() == [PubSyn(0, 5, Reason.QOS_NOT_SUPPORTED)]
-
-
 def test_a_publisher_that_subscribes_gets_its_own_messages(desk: Desk) -> None:
     client = desk.connect("alice")
     client.subscribe("a", alias=1)

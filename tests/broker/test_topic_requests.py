@@ -111,7 +111,6 @@ def test_a_filter_that_is_none_is_refused(desk: Desk, filter_: str) -> None:
 
 def test_what_this_broker_does_not_offer_is_refused_by_name(desk: Desk) -> None:
     client = desk.connect("alice")
-    assert client.ask(Subscribe(3, False, 0, "a")) == [Reason.QOS_NOT_SUPPORTED]
     extension = SubscribeExtension(deadline=10)
     assert client.ask(Subscribe(0, False, 0, "a", None, extension)) == [Reason.IMPLEMENTATION_SPECIFIC_ERROR]
 

@@ -9,6 +9,8 @@ import pytest
 
 from moq.broker.message import NEVER, Properties, Will
 from moq.broker.store import (
+    CollectionRecord,
+    ConfirmationRecord,
     DeliveryRecord,
     MessageRecord,
     QueueRecord,
@@ -57,6 +59,14 @@ FACTS: list[tuple[Table, Hashable, Record]] = [
     (Table.SUBSCRIPTION, ("client", "$RPT$AVG/+", None), replace(SUBSCRIPTION, period=65_535, repeats_names=True)),
     (Table.PACED, ("client", "", "a/b"), RETAINED),
     (Table.PACED, ("client", "group\0a/#", "a/b"), MessageRecord("a/b", b"", 1, False, "p", NEVER, None)),
+    (
+        Table.COLLECTION,
+        ("client", 7),
+        CollectionRecord(1 << 50, "a/b", 3, 2, ("x", "ü"), 1_800_000_000.5, 1_800_000_030.5, ("x", "g\0a/#"), None),
+    ),
+    (Table.COLLECTION, ("client", 8), CollectionRecord(5, "a", 1, 0, (), 1.0, 2.0, (), 0xC6)),
+    (Table.CONFIRMATION, ("client", 7, "g\0a/#"), ConfirmationRecord("member", 0.25, b"\x00\xff")),
+    (Table.CONFIRMATION, ("client", 7, "x"), ConfirmationRecord(None, 0.0, None)),
 ]
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moq.broker.authentication import check_password
+from moq.broker.confirmations import Wanted
 from moq.broker.dialects.connection import DialectConnection, State
+from moq.broker.dialects.mmqp_confirmations import confirmations_that_fit
 from moq.broker.dialects.mmqp_outlets import Outlets
 from moq.broker.dialects.mmqp_topics import ClientTopics, seconds
 from moq.broker.link import CONTROL
@@ -23,6 +25,7 @@ from moq.wire import (
     Authentication,
     ConAck,
     ConEnd,
+    ConfirmSyn,
     ConReq,
     ConSyn,
     FrameReader,
@@ -49,8 +52,10 @@ from moq.wire import Will as WireWill
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from moq.broker.confirmations import Outcome
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
+    from moq.broker.session import Session
     from moq.broker.types import Described
     from moq.wire import Item, TopicRequest
 
@@ -77,7 +82,11 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         """See `Peer`."""
         self._send(PubSyn(kind, packet_id, _said(reason)))
 
-    def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
+    def confirm(self, packet_id: int, qos: int, outcome: Outcome) -> None:
+        """See `Peer`."""
+        self._send(ConfirmSyn(packet_id, outcome.reason, confirmations_that_fit(outcome)))
+
+    def confirm_completed(self, kind: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
         """See `Peer`."""
         self._send(PubAck(kind, packet_id, reason))
 
@@ -155,6 +164,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 self._on_puback(item, now)
             case PubSyn():
                 self._on_pubsyn(item, now)
+            case ConfirmSyn():
+                self._on_confirmsyn(item, now)
             case ConSyn():
                 pass  # the client is there: that it was heard is noted already
             case TopReq():
@@ -258,9 +269,9 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._broker.publish(session, message, packet.packet_id, now)
 
     def _on_other_pubreq(self, packet: PubReq, now: float) -> None:
-        """REQUEST, RESPONSE, and the QoS that is not offered."""
+        """REQUEST, RESPONSE and QoS 3, which are different things: a request has its answer."""
         assert self._session is not None
-        if packet.qos == 3:
+        if packet.kind and packet.qos == 3:
             self._send(PubSyn(packet.kind, packet.packet_id, Reason.QOS_NOT_SUPPORTED))
             return
         if packet.kind == Kind.RESPONSE:
@@ -273,6 +284,9 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         if topic is None:
             self._on_unregistered(packet)
             return
+        if packet.qos == 3:
+            self._on_confirmed(packet, self._session, topic, now)
+            return
         message = Message(topic, packet.payload, packet.qos, publisher=self._session.client_id, kind=Kind.REQUEST)
         timeout_s = self._limits.request_timeout_s
         if packet.extension is not None:
@@ -281,6 +295,20 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 timeout_s = packet.extension.deadline_ms / 1000
         self._broker.request(self._session, message, packet.packet_id, timeout_s, now)
 
+    def _on_confirmed(self, packet: PubReq, session: Session, topic: str, now: float) -> None:
+        assert packet.waited is not None
+        message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id)
+        wanted = Wanted(packet.waited)
+        if packet.extension is not None:
+            _extend(message, packet.extension, now)
+            deadline_ms = packet.extension.deadline_ms
+            wanted = Wanted(
+                packet.waited,
+                frozenset(packet.extension.subscribers or ()),
+                None if deadline_ms is None else deadline_ms / 1000,
+            )
+        self._broker.publish_confirmed(session, message, packet.packet_id, wanted, now, dup=packet.dup)
+
     def _on_unregistered(self, packet: PubReq) -> None:
         """Publishing needs a registration: refused where a refusal can be told, else the connection ends."""
         if packet.topic is None and not self._topics.knows(packet.alias):
@@ -288,7 +316,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 f"PubReq.alias is {packet.alias}, which names no topic", Reason.TOPIC_ALIAS_INVALID
             )
         reason = self._topics.refusal(packet)
-        if packet.qos == 2:
+        if packet.qos >= 2:
             assert self._session is not None
             self._broker.refuse(self._session, packet.kind, packet.packet_id, reason)
         elif packet.packet_id:
@@ -304,6 +332,16 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             self._broker.release(self._session, packet.kind, packet.packet_id)
         elif not self._broker.on_received(self._session, packet.kind, packet.packet_id, packet.reason, now):
             raise RemoteProtocolError(f"PubSyn of packet id {packet.packet_id}, which is not of QoS 2")
+
+    def _on_confirmsyn(self, packet: ConfirmSyn, now: float) -> None:
+        """A subscriber has a message of QoS 3, and may have something to say to its publisher."""
+        assert self._session is not None
+        own = packet.confirmations
+        if len(own) != 1 or own[0].client_id is not None or own[0].after_ms is not None:
+            raise RemoteProtocolError(f"ConfirmSyn of {len(own)} subscribers; one confirms for itself alone")
+        packet_id, reason, reply = packet.packet_id, packet.reason, own[0].reply
+        if not self._broker.on_received(self._session, Kind.PUBLISH, packet_id, reason, now, reply):
+            raise RemoteProtocolError(f"ConfirmSyn of packet id {packet_id}, which is of QoS 1")
 
     def _on_puback(self, packet: PubAck, now: float) -> None:
         assert self._session is not None

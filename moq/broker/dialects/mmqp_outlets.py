@@ -146,8 +146,9 @@ class Outlets:
         topic = None if outlet.is_announced else message.topic
         outlet.is_announced = outlet.alias != 0
         extension = self._extension(message)
+        waited = message.properties.waited if qos == 3 and message.properties is not None else None
         packet = PubReq(
-            message.kind, message.retain, dup, qos, packet_id, outlet.alias, topic, None, extension, message.payload
+            message.kind, message.retain, dup, qos, packet_id, outlet.alias, topic, waited, extension, message.payload
         )
         return encode(packet)
 

@@ -111,8 +111,6 @@ class ClientTopics:
 
     def _subscribe(self, request: Subscribe, topic: str, now: float) -> Reason:
         extension = request.extension
-        if request.qos > 2:
-            return Reason.QOS_NOT_SUPPORTED
         if extension is not None and (extension.deadline or extension.repeat_name):
             return Reason.IMPLEMENTATION_SPECIFIC_ERROR
         subscription = Subscription(

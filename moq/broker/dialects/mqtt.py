@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moq.broker.dialects.connection import DialectConnection, State
+from moq.broker.dialects.mqtt_confirmations import reply_of, wanted_of
 from moq.broker.dialects.mqtt_connect import CONNACK_REASONS, RETURN_CODES, Terms, agree, bounded_expiry, granted
 from moq.broker.dialects.mqtt_login import Login
 from moq.broker.dialects.mqtt_outlets import MQTTOutlets
@@ -26,6 +27,7 @@ from moq.wire import mqtt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from moq.broker.confirmations import Outcome, Wanted
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
     from moq.broker.message import Subscription
@@ -72,9 +74,16 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         """3.1.1 has no word for "not now", and an acknowledgement would say the opposite: the client is to retry."""
         return reason is Reason.QUOTA_EXCEEDED and self._version == mqtt.VERSION_3_1_1
 
-    def confirm_completed(self, kind: int, packet_id: int, reason: Reason) -> None:
-        """See `Peer`."""
-        self._replies.end(PUBCOMP, packet_id, reason)
+    def confirm(self, packet_id: int, qos: int, outcome: Outcome) -> None:
+        """See `Peer`. What waits for the subscribers is the first packet that answers PUBLISH, as in E-MQTT."""
+        if qos == 1:
+            self._replies.end(PUBACK, packet_id, Reason.SUCCESS, outcome)
+        else:
+            self._replies.go_on(PUBREC, packet_id, Reason.SUCCESS, outcome)
+
+    def confirm_completed(self, kind: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
+        """See `Peer`. The outcome is said again: many libraries show their users the last packet only."""
+        self._replies.end(PUBCOMP, packet_id, reason, outcome)
 
     def release(self, kind: int, packet_id: int) -> None:
         """See `Peer`."""
@@ -245,6 +254,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             self._replies.begin(packet.packet_id, lane_id)
         message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id)
         properties = packet.properties
+        wanted: Wanted | None = None
         if properties is not None:
             _check(properties)
             message.properties = from_wire(properties)
@@ -253,12 +263,28 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             if properties.payload_format_indicator and not is_text(packet.payload):
                 self._refuse_message(packet, session, Reason.PAYLOAD_FORMAT_INVALID)
                 return
-        if self._topics.may_publish(topic):
+            try:
+                wanted = self._wanted(packet.qos, properties)
+            except RequestRefused as error:
+                self._refuse_message(packet, session, Reason(error.reason))
+                return
+        if wanted is not None and self._topics.may_publish(topic):
+            message.qos = 1 if packet.qos == 1 else 3
+            self._broker.publish_confirmed(session, message, packet.packet_id, wanted, now, dup=packet.dup)
+        elif self._topics.may_publish(topic):
             self._broker.publish(session, message, packet.packet_id, now)
         elif (request := request_id(topic)) is not None:
             self._broker.respond(session, message, packet.packet_id, request, now)
         else:
             self._refuse_message(packet, session, Reason.NOT_AUTHORIZED)
+
+    def _wanted(self, qos: int, properties: mqtt.Properties) -> Wanted | None:
+        """The confirmations a PUBLISH asks for; one that is not acknowledged can be told none."""
+        wanted = wanted_of(properties) if qos else None
+        if wanted is not None and not self._replies.wants_reasons:
+            # Only PUBLISH may bring it user properties [MQTT-3.1.2-29].
+            raise RequestRefused("moq-confirm without problem information", Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+        return wanted
 
     def _on_forbidden(self, packet: mqtt.Publish, session: Session, topic: str, now: float) -> None:
         """QoS 0 where the client may not publish: a response, or dropped because no refusal can be told."""
@@ -286,20 +312,20 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
     # --- answers of the client ------------------------------------------------------------------------
 
     def _on_puback(self, packet: mqtt.PubAck, now: float) -> None:
-        self._on_end(packet.packet_id, packet.reason, "PubAck", now)
+        self._on_end(packet.packet_id, packet.reason, "PubAck", now, reply_of(packet.properties))
 
     def _on_pubcomp(self, packet: mqtt.PubComp, now: float) -> None:
         # Whatever its reason, PUBCOMP ends the exchange: 0x92 says that the client had ended it before.
         self._on_end(packet.packet_id, Reason.SUCCESS, "PubComp", now)
 
-    def _on_end(self, packet_id: int, reason: int, what: str, now: float) -> None:
+    def _on_end(self, packet_id: int, reason: int, what: str, now: float, reply: bytes | None = None) -> None:
         assert self._session is not None
         self._replies.note_ended(packet_id)
         kind = self._kind(packet_id)
         self._outlets.request_ids.discard(packet_id)
         if reason >= FIRST_REFUSAL:
             self._broker.on_received(self._session, kind, packet_id, reason, now)
-        elif not self._broker.on_acknowledged(self._session, kind, packet_id, now):
+        elif not self._broker.on_acknowledged(self._session, kind, packet_id, now, reply):
             raise RemoteProtocolError(f"{what} of packet identifier {packet_id}, which is of QoS 2 and not received")
 
     def _on_pubrec(self, packet: mqtt.PubRec, lane_id: int, now: float) -> None:
@@ -309,7 +335,8 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         kind = self._kind(packet_id)
         if packet.reason >= FIRST_REFUSAL:
             self._outlets.request_ids.discard(packet_id)
-        if not self._broker.on_received(self._session, kind, packet_id, packet.reason, now):
+        reply = reply_of(packet.properties)
+        if not self._broker.on_received(self._session, kind, packet_id, packet.reason, now, reply):
             raise RemoteProtocolError(f"PubRec of packet identifier {packet_id}, which is not of QoS 2")
 
     def _kind(self, packet_id: int) -> Kind:

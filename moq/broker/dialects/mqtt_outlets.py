@@ -71,7 +71,8 @@ class MQTTOutlets:
             return CONGESTED
         if message.kind:
             return self._send_request(message, target, qos, packet_id, dup, lane)
-        control = _PUBLISH | dup << 3 | qos << 1 | message.retain
+        # A session may have subscribed with QoS 3 in the other dialect: here that is QoS 2.
+        control = _PUBLISH | dup << 3 | (qos if qos < 3 else 2) << 1 | message.retain
         is_plain = self.version == mqtt.VERSION_3_1_1 or (
             message.properties is None
             and message.expires_at == NEVER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from moq.broker.dialects.mqtt_confirmations import CONFIRM
 from moq.broker.message import NEVER, Properties
 from moq.wire import mqtt
 
@@ -63,6 +64,8 @@ def _foreign(properties: Properties) -> list[tuple[str, str]]:
         told.append((ENCRYPTED, "1"))
     if properties.type_id is not None:
         told.append((TYPE_ID, str(properties.type_id)))
+    if properties.waited is not None and all(name != CONFIRM for name, _ in properties.user):
+        told.append((CONFIRM, str(properties.waited)))
     return told
 
 

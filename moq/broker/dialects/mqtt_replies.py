@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from moq.broker.dialects.mqtt_confirmations import told as told_outcome
 from moq.broker.link import CONTROL
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason, describe
@@ -17,12 +18,16 @@ from moq.wire import mqtt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from moq.broker.confirmations import Outcome
     from moq.broker.link import Lane, Link
 
 PUBACK: Final = 0x40
 PUBREC: Final = 0x50
 PUBREL: Final = 0x62
 PUBCOMP: Final = 0x70
+
+ACKNOWLEDGEMENT_BYTES: Final = 12
+"""What an acknowledgement takes besides its user properties, at most: its header, identifier, reason, their length."""
 
 LAST_REASON: Final = Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
 """MQTT knows none above; ours become IMPLEMENTATION_SPECIFIC_ERROR."""
@@ -78,18 +83,23 @@ class Replies:
         if lane_id != CONTROL:
             self._lane_ids[packet_id] = lane_id
 
-    def go_on(self, control: int, packet_id: int, reason: Reason) -> None:
+    def go_on(self, control: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
         """Answer a PUBLISH whose exchange has a further step."""
-        self._answer(control, packet_id, reason, self._lane_ids.get(packet_id, CONTROL))
+        self._answer(control, packet_id, reason, self._lane_ids.get(packet_id, CONTROL), outcome)
 
-    def end(self, control: int, packet_id: int, reason: Reason) -> None:
+    def end(self, control: int, packet_id: int, reason: Reason, outcome: Outcome | None = None) -> None:
         """Answer with the last packet of an exchange."""
         self._unacknowledged.discard(packet_id)
         lane_id = self._lane_ids.pop(packet_id, CONTROL) if self._lane_ids else CONTROL
         if packet_id:  # a response of QoS 0 is not refused
-            self._answer(control, packet_id, reason, lane_id)
+            self._answer(control, packet_id, reason, lane_id, outcome)
 
-    def _answer(self, control: int, packet_id: int, reason: Reason, lane_id: int) -> None:
+    def _answer(self, control: int, packet_id: int, reason: Reason, lane_id: int, outcome: Outcome | None) -> None:
+        if outcome is not None and self.version == mqtt.VERSION_5 and self.wants_reasons:
+            pairs = told_outcome(outcome, self.max_packet_bytes - ACKNOWLEDGEMENT_BYTES)
+            properties = mqtt.Properties(user_properties=pairs)
+            self.send(_PACKETS[control](packet_id, reason, properties), lane_id)
+            return
         if reason is Reason.SUCCESS or self.version == mqtt.VERSION_3_1_1:
             self.lane(lane_id).write(_SHORT.pack(control, 2, packet_id))
             return
