@@ -88,6 +88,9 @@ def add_parser(commands: Commands) -> None:
     others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable]")
     for other in (relay, durable):
         other.add_parser(others)
+    from moq.bench.papers import cli as papers
+
+    papers.add_parser(others)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
