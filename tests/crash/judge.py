@@ -112,7 +112,7 @@ class _Comparison:
                     yield self._breach(Kind.TWICE, number, index, first_index[number])
                 continue
             first_index[number] = index
-            if number < newest:
+            if number < newest and self.flow.is_ordered:
                 yield self._breach(Kind.DISORDER, number, index, first_index[newest])
             newest = max(newest, number)
         highest = list(accumulate(self.arrived.numbers, max))

@@ -41,6 +41,8 @@ class Flow:
     qos: int
     subscribers: tuple[str, ...]
     """Who has to get its messages."""
+    is_ordered: bool = True
+    """Whether its publisher sends in order, over reconnects too."""
 
 
 @dataclass(slots=True)

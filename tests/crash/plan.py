@@ -19,6 +19,8 @@ KINDS: Final = ("mmqp-quic", "mqtt5-tcp", "mmqp-tcp", "mqtt5-quic", "mqtt3-tcp",
 ONLY_QOS_1: Final = ("paho-tcp",)
 """paho-mqtt 2.2 forgets over a failed attempt to reconnect that it has released a message, and publishes it once more
 (`_messages_reconnect_reset_out` knows no state `resend_pubrel`): at QoS 2 it doubles its own messages."""
+OUT_OF_ORDER: Final = ("paho-tcp",)
+"""It sends what is new as soon as there is a socket, and repeats what was not acknowledged after CONNACK."""
 SUBSCRIBERS: Final = 2
 """Of every message."""
 QOS_NAMES: Final = {1: "at-least-once", 2: "exactly-once"}
@@ -59,6 +61,7 @@ class Plan:
                     if qos == 2 and kind in ONLY_QOS_1:
                         continue
                     topic = f"crash/{group}/{kind}/{name}"
-                    plan.publishers[publisher].append(Flow(number, publisher, topic, qos, subscribers))
+                    is_ordered = kind not in OUT_OF_ORDER
+                    plan.publishers[publisher].append(Flow(number, publisher, topic, qos, subscribers, is_ordered))
                     number += 1
         return plan
