@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LOAD_TIMEOUT_S: Final = 30.0
 """For Python to start and a plug-in to import what it needs, on a machine that is busy with messages."""
 
+NICENESS: Final = 10
+"""Messages go first: processing gets what they leave of the processors."""
+
 MAX_DESCRIPTION_BYTES: Final = 64 * 1024
 
 # Libraries that compute with several threads would take all processors, whatever `function_workers` says, and reserve
@@ -153,7 +156,7 @@ def _spawn(limits: Limits, pipe: socket.socket) -> subprocess.Popen[bytes]:
     numbers = (os.getpid(), limits.max_function_memory_bytes, limits.max_function_output_bytes, alarm_s)
     # Its end of the pair is its standard input: no descriptor has to be passed on. All others close on exec, so none
     # have to be closed one by one either, which would take a while with 20,000 clients.
-    return subprocess.Popen(
+    process = subprocess.Popen(
         # -P: what lies in the working directory is not to be imported in place of what is installed.
         [sys.executable, "-P", "-m", "moq.functions.worker", *map(str, numbers)],
         stdin=pipe.fileno(),
@@ -162,3 +165,6 @@ def _spawn(limits: Limits, pipe: socket.socket) -> subprocess.Popen[bytes]:
         close_fds=False,
         process_group=0,  # Ctrl-C is for the broker, which lets its clients go first
     )
+    # From its first moment on: importing a large library is work, too.
+    os.setpriority(os.PRIO_PROCESS, process.pid, os.nice(0) + NICENESS)
+    return process

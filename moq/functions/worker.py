@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from moq.functions.function import Function
 
-NICENESS: Final = 10
-"""Messages go first: processing gets what they leave of the processors."""
-
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -86,7 +83,6 @@ def _end_with(broker: int) -> None:
 
 
 def _limit(memory_bytes: int) -> None:
-    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # systems that know no such limit
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

@@ -26,6 +26,7 @@ class Pool(FunctionPool):
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def then(result: bytes | None, error: str | None) -> None:
+            assert not future.done(), "given out twice"
             if error is not None:
                 future.set_exception(RuntimeError(error))
             elif result is not None:

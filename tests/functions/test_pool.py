@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from moq.functions.worker import NICENESS
+from moq.functions.process import NICENESS
 from tests.functions.processes import workers
 
 if TYPE_CHECKING:
