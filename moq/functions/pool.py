@@ -79,7 +79,7 @@ class _Examiner:
 
 
 class FunctionPool:
-    """Implements `moq.broker.operators.functions.Functions` on one event loop: `open` it first, `close` it last."""
+    """Implements `Functions` of `moq.broker.operators` on one event loop: `open`, `start`, and at the end `close`."""
 
     def __init__(self, workers: int, limits: Limits, deliver: Deliver = _deliver) -> None:
         self._max_workers = workers
@@ -94,6 +94,7 @@ class FunctionPool:
         self._idle = 0
         self._workers: set[WorkerProcess] = set()
         self._told_at: dict[str, float] = {}
+        self._is_started = False
         self._is_closed = False
         self.figures = FunctionFigures()
         self.outstanding = 0
@@ -144,7 +145,7 @@ class FunctionPool:
     # --- calls ----------------------------------------------------------------------------------------
 
     def submit(self, name: str, payload: bytes, then: Then) -> bool:
-        """See `Functions`."""
+        """See `Functions`. Before the start any thread may call it."""
         if self.outstanding >= self._limits.max_function_queue:
             self.figures.refused_queue_full += 1
             return False
@@ -153,17 +154,9 @@ class FunctionPool:
         self.outstanding += 1
         self.held_bytes += len(payload)
         self._in_order[name].append(call)
-        most = self._limits.max_function_input_bytes
-        if len(payload) > most:
-            self.figures.errors += 1
-            self._settle(call, None, f"the payload has {len(payload)} bytes; at most {most} are processed")
-            return True
         self._waiting.append(call)
-        self._arrived.set()
-        if len(self._waiting) > self._idle and len(self._tasks) < self._max_workers:
-            task = asyncio.get_running_loop().create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if self._is_started:
+            self._begin()
         return True
 
     def _settle(self, call: _Call, result: bytes | None, error: str | None) -> None:
@@ -182,6 +175,18 @@ class FunctionPool:
             self._deliver(call.then, *call.outcome)
 
     # --- workers --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with what has been submitted: whoever is to get the results is ready for them."""
+        self._is_started = True
+        self._begin()
+
+    def _begin(self) -> None:
+        self._arrived.set()
+        for _ in range(min(len(self._waiting) - self._idle, self._max_workers - len(self._tasks))):
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
         """The life of one worker, and of those that replace it."""
@@ -212,7 +217,10 @@ class FunctionPool:
 
     async def _process(self, call: _Call, worker: WorkerProcess | None) -> WorkerProcess | None:
         """Make one call; returns the worker if it can make another."""
+        size, most = len(call.payload), self._limits.max_function_input_bytes
         try:
+            if size > most:
+                raise CallError(f"the payload has {size} bytes; at most {most} are processed")
             worker = worker or await self._start()
             self._settle(call, await worker.call(call.plugin, call.payload), None)
         except (CallError, Unavailable) as error:

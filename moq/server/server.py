@@ -96,6 +96,7 @@ class Server:
         restored = self.storage.start(self.broker, now)
         self.admission = Admission(environment.limits, environment.figures, environment.pressure)
         self.watch = Watch(self, self._loop)
+        self.functions.start()
         self._doorkeeper = Doorkeeper(self._loop)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)

@@ -33,9 +33,11 @@ def opened(site: Path) -> Opened:
     install(site, "some-functions", "some_functions", FUNCTIONS, **ENTRIES)
 
     @asynccontextmanager
-    async def open_pool(workers: int = 1, **limits: Any) -> AsyncIterator[Pool]:
+    async def open_pool(workers: int = 1, *, is_started: bool = True, **limits: Any) -> AsyncIterator[Pool]:
         pool = Pool(workers, Limits(**limits))
         await pool.open()
+        if is_started:
+            pool.start()
         try:
             yield pool
         finally:

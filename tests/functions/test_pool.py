@@ -32,13 +32,22 @@ async def test_a_payload_goes_to_a_worker_and_its_result_comes_back(opened: Open
 
 async def test_nothing_is_given_out_within_submit(opened: Opened) -> None:
     async with opened(max_function_input_bytes=1) as pool:
-        given: list[object] = []
-        assert pool.submit("UPPER", b"too long", lambda *outcome: given.append(outcome))
-        assert not given
-        await asyncio.sleep(0)
-        assert given == [(None, "the payload has 8 bytes; at most 1 are processed")]
+        asked = pool.ask("UPPER", b"too long")
+        assert not asked.done()
+        assert (pool.outstanding, pool.held_bytes) == (1, 8)
+        with pytest.raises(RuntimeError, match="the payload has 8 bytes; at most 1 are processed"):
+            await asked
         assert not workers()
         assert (pool.outstanding, pool.held_bytes) == (0, 0)
+
+
+async def test_what_is_submitted_before_the_start_waits_for_it(opened: Opened) -> None:
+    async with opened(is_started=False) as pool:
+        asked = pool.ask("UPPER", b"early")
+        await asyncio.sleep(0)
+        assert not workers()
+        pool.start()
+        assert await asked == b"EARLY"
 
 
 async def test_results_come_in_the_order_of_their_payloads(opened: Opened, tmp_path: Path) -> None:

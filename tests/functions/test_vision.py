@@ -121,6 +121,7 @@ def test_any_bytes_have_dimensions_or_are_refused(data: bytes, start: bytes) -> 
 async def pool() -> AsyncIterator[Pool]:
     pool = Pool(1, Limits())
     await pool.open()
+    pool.start()
     yield pool
     await pool.close()
 

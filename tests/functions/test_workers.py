@@ -34,6 +34,7 @@ from moq.functions.pool import FunctionPool
 async def main():
     pool = FunctionPool(2, Limits(function_timeout_s=600))
     await pool.open()
+    pool.start()
     ready = asyncio.Event()
     pool.submit("UPPER", b"", lambda *_: ready.set())
     await ready.wait()
