@@ -220,10 +220,12 @@ async def started(command: list[str], directory: Path) -> AsyncIterator[asyncio.
             await process.wait()
 
 
-async def ready_line(process: asyncio.subprocess.Process, directory: Path) -> dict[str, int]:
+async def ready_line(
+    process: asyncio.subprocess.Process, directory: Path, timeout_s: float = START_TIMEOUT_S
+) -> dict[str, int]:
     """The ports in the line a broker of ours prints when it accepts connections."""
     assert process.stdout is not None
-    async with asyncio.timeout(START_TIMEOUT_S):
+    async with asyncio.timeout(timeout_s):
         while line := await process.stdout.readline():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)

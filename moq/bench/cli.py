@@ -83,10 +83,10 @@ def add_parser(commands: Commands) -> None:
         help="tcp, tls, quic, or mqtt: plain MQTT 3.1.1 over TCP (default: tcp,quic)",
     )
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
-    from moq.bench import durable, relay
+    from moq.bench import durable, neighbours, relay, restart
 
-    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable]")
-    for other in (relay, durable):
+    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable|restart|neighbours]")
+    for other in (relay, durable, restart, neighbours):
         other.add_parser(others)
     from moq.bench.papers import cli as papers
 

@@ -19,7 +19,7 @@ from moq.broker.link import CONTROL
 
 if TYPE_CHECKING:
     from moq.bench.dialects import Dialect
-    from moq.bench.flows import Block
+    from moq.bench.flows import Block, Flow, Tally
     from moq.bench.load import Connect, Publisher, Shape
     from moq.broker.link import Link
 
@@ -120,23 +120,31 @@ class AbsentLoad(Load):
     async def bring_back(self, connect_subscriber: Connect) -> Return:
         """Let the subscriber return and take everything; what is missing is counted as lost."""
         flows = [flow for publisher in self._publishers for flow in publisher.flows]
-        made: list[Returning] = []
-
-        def make_handler(link: Link) -> Returning:
-            made.append(Returning(self._dialect, link))
-            made[0].prepare(flows, self.tally, self._dialect.first_answers(self.shape.qos))
-            return made[0]
-
-        started = time.perf_counter()
-        await connect_subscriber(make_handler)
-        subscriber = made[0]
+        subscriber, taken = await take_backlog(connect_subscriber, self._dialect, ABSENT_ID, flows, self.tally)
         self._subscribers.append(subscriber)
-        await subscriber.ask(self._dialect.hello(ABSENT_ID, is_persistent=True))
-        expected = sum(flow.next_seq for flow in flows)
-        with contextlib.suppress(TimeoutError):
-            while self.tally.received < expected:
-                async with asyncio.timeout(STILL_S):
-                    await subscriber.has_come.wait()
-                subscriber.has_come.clear()
-        self.tally.lost += sum(place.flow.next_seq - place.seq for place in subscriber.places)
-        return Return(self.tally.received, subscriber.first_at - started, subscriber.last_at - started)
+        return taken
+
+
+async def take_backlog(
+    connect: Connect, dialect: Dialect, client_id: str, flows: list[Flow], tally: Tally
+) -> tuple[Returning, Return]:
+    """Go on with a persistent session and take what waits, at QoS 1; what does not come is counted as lost."""
+    made: list[Returning] = []
+
+    def make_handler(link: Link) -> Returning:
+        made.append(Returning(dialect, link))
+        made[0].prepare(flows, tally, dialect.first_answers(1))
+        return made[0]
+
+    started = time.perf_counter()
+    await connect(make_handler)
+    subscriber = made[0]
+    await subscriber.ask(dialect.hello(client_id, is_persistent=True))
+    expected = sum(flow.next_seq for flow in flows)
+    with contextlib.suppress(TimeoutError):
+        while tally.received < expected:
+            async with asyncio.timeout(STILL_S):
+                await subscriber.has_come.wait()
+            subscriber.has_come.clear()
+    tally.lost += sum(place.flow.next_seq - place.seq for place in subscriber.places)
+    return subscriber, Return(tally.received, subscriber.first_at - started, subscriber.last_at - started)
