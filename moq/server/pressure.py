@@ -28,7 +28,9 @@ SAMPLE_SHARE: Final = 20
 """Samples are so many times as far apart as the last one took: with thousands of clients they cost 5 % at most."""
 
 DELIVERY_BYTES: Final = 400
-"""What a waiting message takes besides its payload: measured with a million of them."""
+"""What a waiting message takes besides its payload. A million in memory, each for one subscriber, took 280 bytes each
+with thousands on a topic, 400 with ten on each topic, and 1,280 where every message had a topic to itself, whose queue
+and route are most of that; one that a hundred subscribers share took 105 for each of them."""
 
 CHANGE_BYTES: Final = 500
 """What a change takes that the store has not written yet, besides a payload that is counted where it waits."""
