@@ -56,6 +56,12 @@ class Limits:
     max_registrations_per_session: int = 10_000
     max_paced_topics_per_session: int = 10_000
     """Reception periods of one subscriber that run at once; messages of further topics are sent without one."""
+    max_computations: int = 10_000
+    """Different subscriptions with operators; equal ones share a computation."""
+    max_topics_per_computation: int = 10_000
+    """Topics that take part in one aggregate; further ones are left out."""
+    default_ttl_s: float = 3_600.0
+    """How long the value of a message without an expiry takes part in spatial aggregates."""
     max_inflight: int = 1_000
     """QoS 1 and 2 messages sent to one subscriber and not yet acknowledged."""
     max_queued_messages: int = 10_000
@@ -156,6 +162,8 @@ class BrokerConfig:
     """Serve clients without a login although the host is not loopback or there are users."""
     sys_interval_s: float = 10.0
     """How often the figures under `$SYS/` are published; 0 turns them off."""
+    utc_offset_s: int = 0
+    """How far ahead of UTC the days and hours are by which windows are aggregated, all year round."""
     drain_timeout_s: float = 5.0
     """How long SIGTERM waits for what is unsent."""
     function_workers: int = 2
@@ -174,6 +182,8 @@ class BrokerConfig:
         for name in ("sys_interval_s", "drain_timeout_s", "function_workers"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if abs(self.utc_offset_s) >= 24 * 3600:
+            raise ConfigError(f"utc_offset_s is {self.utc_offset_s}; it must be less than a day, in seconds")
         for name, known in (
             ("quic_engine", QUIC_ENGINES),
             ("store", STORES),

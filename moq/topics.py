@@ -7,11 +7,15 @@ wildcard never matches a name that begins with `$`, which is the broker's own.
 
 from __future__ import annotations
 
+import re
+
 MAX_TOPIC_BYTES = 255
 """MMQP strings have a one-byte length."""
 
 MAX_LEVELS = 64
 """Bounds the depth of the tries, and so the work and memory one hostile topic can cause."""
+
+_KEYWORD = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
 def name_error(name: str) -> str | None:
@@ -60,3 +64,13 @@ def matches(filter_: str, name: str) -> bool:
         if position >= len(levels) or level not in ("+", levels[position]):
             return False
     return len(wanted) == len(levels)
+
+
+def has_operators(filter_: str) -> bool:
+    """Tell operators from other topics that begin with `$`, such as `$SYS`; capitals that are none are a slip."""
+    if filter_[:1] != "$":
+        return False
+    head = filter_.partition("/")[0]
+    if ";" in head or "$" in head[1:]:
+        return True
+    return head != "$SYS" and _KEYWORD.fullmatch(head) is not None

@@ -20,6 +20,7 @@ from moq.broker.pacing import Pacing
 from moq.broker.requests import Requests
 from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
+from moq.broker.stages import Stages
 from moq.broker.subscriptions import Subscriptions
 from moq.broker.types import Described, TypeDiscovery
 from moq.errors import RequestRefused
@@ -48,6 +49,7 @@ class Broker:
         self.topics = Topics(self.environment)
         self.requests = Requests(self.environment, self.subscriptions, self.route)
         self.pacing = Pacing(self.environment, self.subscriptions, lambda *of: self.sessions.target(*of))
+        self.stages = Stages(self.environment, self.subscriptions, self.topics, self.pacing)
         self.confirmations = self.environment.confirmations = Confirmations(self.environment, self.subscriptions, now)
         self.sessions = Sessions(self)
         self._types = TypeDiscovery(self.environment, self.topics, self.sessions)
@@ -68,8 +70,9 @@ class Broker:
         subscription.plan = self.read(subscription)
         if filter_error(subscription.source) is not None:
             return Reason.TOPIC_FILTER_INVALID
-        if not self._access.allows(session, Action.SUBSCRIBE, subscription.source):
+        if not self._may_subscribe(subscription):
             return Reason.NOT_AUTHORIZED
+        replaced = session.subscriptions.get((subscription.filter, subscription.group))
         is_new = (subscription.filter, subscription.group) not in session.subscriptions
         if is_new and (
             len(session.subscriptions) >= self.limits.max_subscriptions_per_session
@@ -79,8 +82,12 @@ class Broker:
         if session.is_persistent and self.environment.store.failure is not None:
             self.figures.refused_store += 1
             return Reason.QUOTA_EXCEEDED
+        if subscription.is_computed:
+            self.stages.check(subscription)
         session.save_subscription(subscription)
-        self.subscriptions.add(subscription)
+        self.enter(subscription, now)
+        if replaced is not None and replaced.is_computed and not self.stages.are_one(replaced, subscription):
+            self.stages.remove(replaced)
         self.pacing.on_subscriptions_changed(session, now)
         if sends_retained:
             self.send_retained(subscription, now)
@@ -97,7 +104,32 @@ class Broker:
             plan = parse(subscription.filter, self.environment.functions.names(), naming)
         except OperatorError as error:
             raise RequestRefused(str(error), error.reason) from error
-        return plan if plan is not None and not plan.operators else None
+        if subscription.repeats_names and (plan is None or plan.spatial is None):
+            raise RequestRefused(
+                "RPT names the values of a spatial aggregate; there is none", Reason.TOPIC_FILTER_INVALID
+            )
+        return plan
+
+    def enter(self, subscription: Subscription, now: float) -> None:
+        """Let messages find a subscription."""
+        if subscription.is_computed:
+            self.stages.add(subscription, now)
+        else:
+            self.subscriptions.add(subscription)
+
+    def withdraw(self, subscription: Subscription) -> None:
+        """Undo `enter`."""
+        if subscription.is_dormant:
+            return
+        if subscription.is_computed:
+            self.stages.remove(subscription)
+        else:
+            self.subscriptions.remove(subscription)
+
+    def _may_subscribe(self, subscription: Subscription) -> bool:
+        """It is the plain filters that are judged, each of them, and not the text with its operators."""
+        sources = (subscription.source,) if subscription.plan is None else subscription.plan.sources
+        return all(self._access.allows(subscription.session, Action.SUBSCRIBE, source) for source in sources)
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
         """Send a subscriber what its topics retain; members of groups get live messages only."""
@@ -111,7 +143,7 @@ class Broker:
         if subscription is None:
             return Reason.NO_SUBSCRIPTION_EXISTED
         session.drop_subscription(subscription)
-        self.subscriptions.remove(subscription)
+        self.withdraw(subscription)
         self.pacing.on_subscriptions_changed(session, self.environment.now)
         if group is None:
             session.outbound.cancel_replay(filter_)
@@ -330,6 +362,8 @@ class Broker:
         for group in route.groups:
             if (member := group.choose(message)) is not None:
                 self.pacing.deliver(message if member.retain_as_published else live, member, now)
+        if route.stages:
+            self.stages.take(route.stages, message, live, now)
 
     def _offer_run_to_others(self, route: Route, run: Run, now: float) -> None:
         messages = run.messages()
@@ -340,6 +374,8 @@ class Broker:
             for message in messages:
                 if (member := group.choose(message)) is not None:
                     self.pacing.deliver(message, member, now)
+        if route.stages:
+            self.stages.take_run(route.stages, run, now)
 
     def _route_retained(self, message: Message, now: float) -> Reason:
         """A live message is not a retained one: subscribers can tell the two apart, unless they asked not to."""
@@ -412,13 +448,6 @@ class Broker:
         else:
             callback()
 
-    def on_processed(
-        self, then: Callable[[bytes | None, str | None], None], result: bytes | None, error: str | None, now: float
-    ) -> None:
-        """A processing function is done: `then` is what it was given with the payload."""
-        self.environment.now = now
-        then(result, error)
-
     def on_durable(self, now: float) -> None:
         """The store has made more changes safe: what waited for them goes out."""
         self.environment.now = now
@@ -452,6 +481,8 @@ class Broker:
         for topic in self.topics.matching(subscription.source):
             if topic.retained and self._access.allows(subscription.session, Action.RECEIVE, topic.name):
                 messages = self.topics.retained(topic, now)
+                if subscription.is_computed:
+                    messages = [message for message in messages if self.stages.passes(subscription, message)]
                 if target.period_s:
                     messages = self._newest(messages[:1] if topic.mode is Mode.LIFO else messages[-1:], target)
                 for message in messages:

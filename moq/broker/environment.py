@@ -101,6 +101,8 @@ class Environment:
     """Without one every client is anonymous."""
     functions: Functions = field(default_factory=NoFunctions)
     """What subscriptions can have payloads processed with."""
+    utc_offset_s: int = 0
+    """See `moq.config.BrokerConfig`."""
     queue_policy: str = "drop-oldest"
     """See `moq.config.QUEUE_POLICIES`."""
     epoch: float = 0.0

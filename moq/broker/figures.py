@@ -32,6 +32,12 @@ class Figures:
     """Messages that a newer one replaced before a subscriber's reception period was over."""
     superseded_bytes: int = 0
     """Their payloads: what need not be sent."""
+    unreadable_encrypted: int = 0
+    """Messages that operators were to read and cannot, because they are encrypted."""
+    left_out_of_aggregates: int = 0
+    """Values of topics past `max_topics_per_computation`."""
+    functions_failed: int = 0
+    """Messages of which a processing function made nothing."""
     unpaced: int = 0
     """Messages sent without regard to a period, because too many periods of their subscriber run."""
     refused_connections: int = 0

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from moq.topics import MAX_TOPIC_BYTES
+
 if TYPE_CHECKING:
     from moq.broker.operators import Plan
     from moq.broker.session import Session
@@ -166,6 +168,16 @@ class Subscription:
         return self.filter if self.plan is None else self.plan.sources[0]
 
     @property
+    def is_computed(self) -> bool:
+        """True if it asks for something made of messages, or for those that satisfy a rule."""
+        return self.plan is not None and self.plan.operators != ""
+
+    @property
+    def max_name_bytes(self) -> int:
+        """How long a topic may be in the dialect of its client: that of clients without response topics is MMQP."""
+        return 0xFFFF if self.answers_by_topic else MAX_TOPIC_BYTES
+
+    @property
     def period_s(self) -> float:
         """The longer of the periods asked for beside the filter and in front of it."""
         return max(self.period, self.plan.period or 0 if self.plan is not None else 0) * PERIOD_UNIT_S
@@ -195,7 +207,7 @@ class Target:
         self.no_local = subscription.no_local
         self.priority = subscription.priority
         self.group = group
-        self.label = group.key if group is not None else None
+        self.label = group.key if group is not None else subscription.filter if subscription.is_computed else None
         """Which subscription of the session it is, where it is not all plain ones that match: the store knows it."""
         self.period_s = subscription.period_s
         self.retain_as_published = subscription.retain_as_published

@@ -97,7 +97,7 @@ class Requests:
         )
         members = [member for group in route.groups if (member := group.choose(message)) is not None]
         recipients = [target for target in route.targets + members if not self._relay_to(question, target, now)]
-        return Route(recipients + route.paced, [])
+        return Route(recipients + route.paced, [], route.stages)
 
     def _relay_to(self, question: Message, target: Target, now: float) -> bool:
         """Make a message a request of its own for one target: each one's response is of interest."""

@@ -109,7 +109,7 @@ class Sessions:
 
         It takes at most `window` messages of QoS 1 and 2 that it has not acknowledged, if it says so.
         """
-        session.outbound.attach(peer, lambda topic, share: self.target(session, topic, share), now, window)
+        session.outbound.attach(peer, lambda topic, label: self._target_now(session, topic, label), now, window)
 
     def disconnect(self, session: Session, peer: Peer, *, with_will: bool, expiry_s: float, now: float) -> None:
         """A client's connection is gone; its session stays for `expiry_s`. Ignored if another one has taken over."""
@@ -137,7 +137,7 @@ class Sessions:
             assert isinstance(key, tuple)
             assert isinstance(record, SubscriptionRecord)
             client_id, filter_, group = key
-            self._recover_subscription(client_id, filter_, group, record)
+            self._recover_subscription(client_id, filter_, group, record, now)
         for key, record in store.load(Table.REGISTRATION):
             assert isinstance(key, tuple)
             assert isinstance(record, RegistrationRecord)
@@ -167,21 +167,28 @@ class Sessions:
         if queues:
             self._environment.sweeper.begin(now)
         self._broker.pacing.recover(self._sessions.get, now)
+        self._broker.stages.recover(now)
 
     def _on_swept(self, owner: str, size: int) -> None:
         if (session := self._sessions.get(owner)) is not None:
             session.outbound.on_swept(size)
 
     def target(self, session: Session, topic: str, label: str | None) -> Target | None:
-        """For whom a message is that waited: None if nothing of the session matches it any more."""
+        """For whom a message is that waited: None if its subscription is gone."""
         subscriptions = self._broker.subscriptions
-        group = subscriptions.group(label) if label is not None else None
-        route = subscriptions.route(topic)
-        targets = group.members if group is not None else [*route.targets, *route.paced]
-        return next((target for target in targets if target.session is session), None)
+        if label is None:
+            route = subscriptions.route(topic)
+            return next((target for target in (*route.targets, *route.paced) if target.session is session), None)
+        if (group := subscriptions.group(label)) is not None:
+            return next((target for target in group.members if target.session is session), None)
+        return self._broker.stages.target(session, label)
+
+    def _target_now(self, session: Session, topic: str, label: str | None) -> Target | None:
+        """For whom a message from the store is: what it was accepted for may have given way to something else."""
+        return self.target(session, topic, label) or self.target(session, topic, None)
 
     def _recover_subscription(
-        self, client_id: str, filter_: str, group: str | None, record: SubscriptionRecord
+        self, client_id: str, filter_: str, group: str | None, record: SubscriptionRecord, now: float
     ) -> None:
         subscription = Subscription(
             self._sessions[client_id],
@@ -204,7 +211,7 @@ class Sessions:
         except RequestRefused:
             subscription.is_dormant = True
         else:
-            self._broker.subscriptions.add(subscription)
+            self._broker.enter(subscription, now)
 
     def _recover_registration(self, client_id: str, filter_: str, record: RegistrationRecord) -> None:
         session = self._sessions[client_id]
@@ -237,7 +244,7 @@ class Sessions:
         was_in_a_group = session.is_in_a_group
         groups = [group_key(shared) for shared in session.subscriptions.values() if shared.group is not None]
         for subscription in list(session.subscriptions.values()):
-            self._broker.subscriptions.remove(subscription)
+            self._broker.withdraw(subscription)
             session.drop_subscription(subscription)
         for registration in list(session.registrations.values()):
             session.drop_registration(registration)

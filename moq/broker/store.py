@@ -13,6 +13,7 @@ Facts are read back once, when a broker starts:
     RETAINED      topic, number            → MessageRecord
     RECEIVED      client_id, kind << 16|id → None                  QoS 2 messages a publisher has not released
     PACED         client_id, label, topic  → MessageRecord         waits for the end of a reception period
+    AGGREGATE     computation, topic       → AggregateRecord       what a topic said in a window that is open
     COLLECTION    client_id, packet_id     → CollectionRecord      QoS 3: what is to be confirmed
     CONFIRMATION  the same, place          → ConfirmationRecord    and by whom it was
 
@@ -43,6 +44,7 @@ class Table(Enum):
     RETAINED = "retained"
     RECEIVED = "received"
     PACED = "paced"
+    AGGREGATE = "aggregate"
     COLLECTION = "collection"
     CONFIRMATION = "confirmation"
 
@@ -112,6 +114,15 @@ class MessageRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateRecord:
+    """What one topic said in the open window of a computation; `window` is its number since 1970."""
+
+    window: int
+    statistics: tuple[int, str, str, str]
+    """Count, sum, least and greatest, numbers in all their digits."""
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionRecord:
     """A message whose confirmations are collected: see `confirmations.py`."""
 
@@ -143,6 +154,7 @@ Record = (
     | RegistrationRecord
     | TopicRecord
     | MessageRecord
+    | AggregateRecord
     | CollectionRecord
     | ConfirmationRecord
     | None

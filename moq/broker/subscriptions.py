@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from moq.broker.access import Access
     from moq.broker.message import Message, Subscription
     from moq.broker.session import Session
+    from moq.broker.stages import Stage
 
 MAX_CACHED_ROUTES = 100_000
 """Bounds the memory a publisher can take by inventing topic names; past it the cache starts anew."""
@@ -71,30 +72,33 @@ class Group:
 class Route:
     """The recipients of one topic: every target gets each message, every group gives it to one member.
 
-    Those with a reception period stand apart: whoever has none pays nothing for them.
+    Those with a reception period stand apart, and so do stages, which make something else of messages: whoever has
+    neither pays nothing for them.
     """
 
-    __slots__ = ("groups", "has_others", "paced", "targets")
+    __slots__ = ("groups", "has_others", "paced", "stages", "targets")
 
-    def __init__(self, targets: list[Target], groups: list[Group]) -> None:
+    def __init__(self, targets: list[Target], groups: list[Group], stages: list[Stage]) -> None:
         self.targets = [target for target in targets if not target.period_s]
         self.paced = [target for target in targets if target.period_s]
         self.groups = groups
-        self.has_others = bool(self.paced or groups)
+        self.stages = stages
+        self.has_others = bool(self.paced or groups or stages)
         """True if there is anyone but `targets`."""
 
 
 class _Node:
-    __slots__ = ("children", "groups", "subscriptions")
+    __slots__ = ("children", "groups", "stages", "subscriptions")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.subscriptions: dict[tuple[str, str], Subscription] = {}  # by client id and text
         self.groups: dict[str, Group] = {}  # by key
+        self.stages: dict[str, Stage] = {}  # by key
 
     @property
     def is_empty(self) -> bool:
-        return not (self.children or self.subscriptions or self.groups)
+        return not (self.children or self.subscriptions or self.groups or self.stages)
 
 
 class Subscriptions:
@@ -109,45 +113,78 @@ class Subscriptions:
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription; one of the same session, filter and group is replaced."""
-        node = self._root
-        for level in subscription.source.split("/"):
-            node = node.children.setdefault(level, _Node())
+        node = self._grow(subscription.source)
         if subscription.group is None:
             place = (subscription.session.client_id, subscription.filter)
             self.count += place not in node.subscriptions
             node.subscriptions[place] = subscription
         else:
-            key = group_key(subscription)
-            group = node.groups.get(key)
-            if group is None:
-                group = node.groups[key] = self._groups[key] = Group(self._access, key)
-            others = [member for member in group.members if member.session is not subscription.session]
-            self.count += len(others) == len(group.members)
-            group.members = [*others, Target(subscription.session, subscription, group)]
+            self.join(node.groups, subscription)
         self._routes.clear()
 
     def remove(self, subscription: Subscription) -> None:
         """Remove what `add` added, and the branches that bore nothing else."""
-        if subscription.is_dormant:
-            return
-        path = [self._root]
-        levels = subscription.source.split("/")
-        for level in levels:
-            path.append(path[-1].children[level])
-        node = path[-1]
+        path = self._path(subscription.source)
         if subscription.group is None:
-            del node.subscriptions[subscription.session.client_id, subscription.filter]
+            del path[-1].subscriptions[subscription.session.client_id, subscription.filter]
+            self.count -= 1
         else:
-            group = node.groups[group_key(subscription)]
-            group.members = [member for member in group.members if member.session is not subscription.session]
-            if not group.members:
-                del node.groups[group.key], self._groups[group.key]
+            self.leave(path[-1].groups, subscription)
+        self._prune(subscription.source, path)
+        self._routes.clear()
+
+    def join(self, groups: dict[str, Group], subscription: Subscription) -> None:
+        """Let a session join the group of its subscription, among the groups of one filter."""
+        key = group_key(subscription)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = self._groups[key] = Group(self._access, key)
+        others = [member for member in group.members if member.session is not subscription.session]
+        self.count += len(others) == len(group.members)
+        group.members = [*others, Target(subscription.session, subscription, group)]
+
+    def leave(self, groups: dict[str, Group], subscription: Subscription) -> None:
+        """Undo `join`; a group ends with its last member."""
+        group = groups[group_key(subscription)]
+        group.members = [member for member in group.members if member.session is not subscription.session]
         self.count -= 1
-        for level, parent, child in zip(reversed(levels), reversed(path[:-1]), reversed(path[1:]), strict=True):
+        if not group.members:
+            del groups[group.key], self._groups[group.key]
+
+    def add_stage(self, stage: Stage) -> None:
+        """Let a stage take in the messages of its sources."""
+        for source in stage.plan.sources:
+            self._grow(source).stages[stage.key] = stage
+        self._routes.clear()
+
+    def remove_stage(self, stage: Stage) -> None:
+        """Undo `add_stage`."""
+        for source in stage.plan.sources:
+            path = self._path(source)
+            del path[-1].stages[stage.key]
+            self._prune(source, path)
+        self._routes.clear()
+
+    def _grow(self, filter_: str) -> _Node:
+        node = self._root
+        for level in filter_.split("/"):
+            node = node.children.setdefault(level, _Node())
+        return node
+
+    def _path(self, filter_: str) -> list[_Node]:
+        """The nodes from the root to that of a filter."""
+        path = [self._root]
+        for level in filter_.split("/"):
+            path.append(path[-1].children[level])
+        return path
+
+    def _prune(self, filter_: str, path: list[_Node]) -> None:
+        """Cut off the end of a branch as far as it bears nothing."""
+        levels = reversed(filter_.split("/"))
+        for level, parent, child in zip(levels, reversed(path[:-1]), reversed(path[1:]), strict=True):
             if not child.is_empty:
                 break
             del parent.children[level]
-        self._routes.clear()
 
     def forget_routes(self) -> None:
         """The rules of access have changed: find out again who receives what."""
@@ -177,15 +214,21 @@ class Subscriptions:
     def _find(self, topic: str) -> Route:
         best: dict[str, Target] = {}
         groups: list[Group] = []
+        stages: list[Stage] = []
         for node in self._nodes(topic):
             groups.extend(node.groups.values())
+            stages.extend(stage for stage in node.stages.values() if self._may_take(stage, topic))
             for (client_id, _), subscription in node.subscriptions.items():
                 known = best.get(client_id)
                 if known is not None:
                     known.merge(subscription, topic)
                 elif self._access.allows(subscription.session, Action.RECEIVE, topic):
                     best[client_id] = Target(subscription.session, subscription)
-        return Route(list(best.values()), groups)
+        return Route(list(best.values()), groups, stages)
+
+    def _may_take(self, stage: Stage, topic: str) -> bool:
+        """A stage sees what its subscriber may: with rules of access each has its own."""
+        return stage.actor is None or self._access.allows(stage.actor, Action.RECEIVE, topic)
 
     def _nodes(self, topic: str) -> Iterator[_Node]:
         levels = topic.split("/")

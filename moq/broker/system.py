@@ -9,11 +9,18 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from moq.broker.message import Message
+from moq.broker.operators import capabilities
 
 if TYPE_CHECKING:
     from moq.broker.core import Broker
 
 PREFIX = "$SYS/broker/"
+CAPABILITIES = "$SYS/capabilities"
+
+
+def publish_capabilities(broker: Broker, now: float) -> None:
+    """Retain what subscriptions can ask this broker to compute."""
+    broker.route(Message(CAPABILITIES, capabilities(broker.environment.functions), retain=True), now)
 
 
 class SystemTopics:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from moq.client.inbox import Inbox
+from moq.client.operators import brings
 from moq.client.pending import PacketIds
 from moq.client.topics import TopicTable
 from moq.errors import ConfigError
-from moq.topics import matches
 
 if TYPE_CHECKING:
     from moq.client.inbox import Filter
@@ -88,7 +88,7 @@ class ClientSession:
         if route is None:
             if len(self._routes) >= MAX_CACHED_ROUTES:
                 self._routes.clear()
-            found = [entry for name, entry in self.filters.items() if matches(name, topic)]
+            found = [entry for name, entry in self.filters.items() if brings(name, topic)]
             route = self._routes[topic] = tuple(inbox for entry in found for inbox in entry.inboxes)
         return route
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from moq.broker.admission import Admission, host_of
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
-from moq.broker.system import SystemTopics
+from moq.broker.system import SystemTopics, publish_capabilities
 from moq.errors import ConfigError
 from moq.reasons import Reason, describe
 from moq.server.drain import drain
@@ -89,6 +89,7 @@ class Server:
             authenticator=make_authenticator(self._config),
             queue_policy=self._config.queue_policy,
             functions=self.functions,
+            utc_offset_s=self._config.utc_offset_s,
             epoch=self.storage.epoch(now),
             now=now,
         )
@@ -98,6 +99,7 @@ class Server:
         self.watch = Watch(self, self._loop)
         self.functions.start()
         self._doorkeeper = Doorkeeper(self._loop)
+        publish_capabilities(self.broker, now)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
         async for name, listener in open_listeners(self._config, self._accept, self._refusal):

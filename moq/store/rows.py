@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moq.broker.message import Properties, Will
 from moq.broker.store import (
+    AggregateRecord,
     CollectionRecord,
     ConfirmationRecord,
     MessageRecord,
@@ -215,6 +216,14 @@ def _paced(row: Row) -> tuple[Hashable, Record]:
     )
 
 
+def _aggregate_row(key: Any, record: Any) -> Row:
+    return *key, record.window, *record.statistics
+
+
+def _aggregate(row: Row) -> tuple[Hashable, Record]:
+    return row[:2], AggregateRecord(row[2], row[3:])
+
+
 def _collection_row(key: Any, record: Any) -> Row:
     return (
         *key,
@@ -319,6 +328,13 @@ FACTS: Final = {
         ("client_id", "label", "topic", "payload", "qos", "retain", "publisher", "expires_at", "properties"),
         _paced_row,
         _paced,
+    ),
+    Table.AGGREGATE: FactTable(
+        "aggregate",
+        ("computation", "topic"),
+        ("computation", "topic", "window", "count", "total", "least", "greatest"),
+        _aggregate_row,
+        _aggregate,
     ),
     Table.COLLECTION: FactTable(
         "collection",

@@ -9,6 +9,7 @@ import pytest
 
 from moq.broker.message import NEVER, Properties, Will
 from moq.broker.store import (
+    AggregateRecord,
     CollectionRecord,
     ConfirmationRecord,
     DeliveryRecord,
@@ -58,6 +59,7 @@ FACTS: list[tuple[Table, Hashable, Record]] = [
     (Table.RECEIVED, ("client", 1 << 16 | 65_535), None),
     (Table.SUBSCRIPTION, ("client", "$RPT$AVG/+", None), replace(SUBSCRIPTION, period=65_535, repeats_names=True)),
     (Table.PACED, ("client", "", "a/b"), RETAINED),
+    (Table.AGGREGATE, ("$DAILYAVG/+\0client", "a"), AggregateRecord(20_000, (3, "0.30", "-1e-30", "1" * 400))),
     (Table.PACED, ("client", "group\0a/#", "a/b"), MessageRecord("a/b", b"", 1, False, "p", NEVER, None)),
     (
         Table.COLLECTION,

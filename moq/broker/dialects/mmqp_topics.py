@@ -111,7 +111,7 @@ class ClientTopics:
 
     def _subscribe(self, request: Subscribe, topic: str, now: float) -> Reason:
         extension = request.extension
-        if extension is not None and (extension.deadline or extension.repeat_name):
+        if extension is not None and extension.deadline:
             return Reason.IMPLEMENTATION_SPECIFIC_ERROR
         subscription = Subscription(
             self._session,
@@ -123,6 +123,7 @@ class ClientTopics:
         )
         if extension is not None:
             subscription.period = extension.period or 0
+            subscription.repeats_names = extension.repeat_name
             if extension.priority is not None:
                 subscription.priority = extension.priority
         try:

@@ -8,10 +8,9 @@ from moq.broker.access import Action
 from moq.broker.dialects.mqtt_connect import MAX_TOPIC_ALIASES
 from moq.broker.dialects.mqtt_outlets import RESPONSE_TOPICS
 from moq.broker.message import Subscription
-from moq.broker.operators import has_operators
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
-from moq.topics import filter_error, name_error
+from moq.topics import filter_error, has_operators, name_error
 
 if TYPE_CHECKING:
     from moq.broker.core import Broker

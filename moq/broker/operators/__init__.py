@@ -4,9 +4,10 @@
 an argument, and who subscribed is somebody else's concern.
 """
 
+from moq.broker.operators.capabilities import capabilities
 from moq.broker.operators.computation import Computation, Output, Settings, compute
 from moq.broker.operators.functions import Functions, NoFunctions
-from moq.broker.operators.grammar import KEYWORDS, OperatorError, has_operators, parse
+from moq.broker.operators.grammar import KEYWORDS, OperatorError, parse
 from moq.broker.operators.plan import Comparison, Naming, Operation, Plan, Rule, Spatial, Temporal
 from moq.broker.operators.rules import RuleFilter
 from moq.broker.operators.windows import Calendar, WindowRecord
@@ -29,7 +30,7 @@ __all__ = [
     "Spatial",
     "Temporal",
     "WindowRecord",
+    "capabilities",
     "compute",
-    "has_operators",
     "parse",
 ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from moq.broker.operators.plan import Plan, Rule, Spatial, Temporal
+    from moq.broker.operators.statistics import StatisticsRecord
     from moq.broker.operators.windows import WindowRecord
 
 NEVER = float("inf")
@@ -85,8 +86,17 @@ class Computation:
         """Time has passed."""
         return []
 
+    @property
+    def window(self) -> int | None:
+        """The number of the open window, if there is one."""
+        return None
+
+    def topic_record(self, topic: str) -> StatisticsRecord | None:
+        """What must survive a restart of one topic: what it said in the open window."""
+        return None
+
     def to_record(self) -> WindowRecord | None:
-        """What must survive a restart: an open window. Keep it under the plan's key, and none if there is none."""
+        """What must survive a restart of all topics: the open window."""
         return None
 
     def restore(self, record: WindowRecord, now: float) -> None:
@@ -176,6 +186,13 @@ class _WindowComputation(Computation):
         named = self._aggregated(values) if self.plan.spatial is not None else self._named(values)
         outer = self._outer
         return [Output(name, written(value).encode()) for name, value in named if outer is None or outer.accepts(value)]
+
+    @property
+    def window(self) -> int | None:
+        return self._windows.window
+
+    def topic_record(self, topic: str) -> StatisticsRecord | None:
+        return self._windows.topic_record(topic)
 
     def to_record(self) -> WindowRecord | None:
         return self._windows.to_record()

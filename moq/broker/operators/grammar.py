@@ -26,7 +26,7 @@ from moq.broker.operators.plan import (
 from moq.broker.operators.values import number, written
 from moq.errors import MoqError
 from moq.reasons import Reason
-from moq.topics import filter_error, has_wildcard
+from moq.topics import filter_error, has_operators, has_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,7 +44,6 @@ MAX_STEPS = 16
 MAX_LISTED = 1_000
 """Topics of an explicit list: each is a subscription of its own to the routing."""
 
-_KEYWORD = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _PERIOD = re.compile(r"0|[1-9][0-9]{0,4}")
 _WINDOW = re.compile(rf"([1-9][0-9]{{0,6}})([{''.join(UNITS)}])")
 
@@ -163,16 +162,6 @@ def parse(filter_: str, functions: Collection[str] = (), naming: Naming = Naming
         raise OperatorError("the operators are not followed by '/' and a topic filter", filter_, len(filter_))
     parser.read_topic(topic, len(head) + 1)
     return parser.plan()
-
-
-def has_operators(filter_: str) -> bool:
-    """Tell operators from other topics that begin with `$`, such as `$SYS`; capitals that are none are a slip."""
-    if filter_[:1] != "$":
-        return False
-    head = filter_.partition("/")[0]
-    if ";" in head or "$" in head[1:]:
-        return True
-    return head != "$SYS" and _KEYWORD.fullmatch(head) is not None
 
 
 class _Token(NamedTuple):

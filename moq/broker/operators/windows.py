@@ -87,6 +87,16 @@ class Windows:
         self.ends_at = None
         return results
 
+    @property
+    def window(self) -> int | None:
+        """The number of the current window; None while it is empty."""
+        return None if self.ends_at is None else self._window
+
+    def topic_record(self, topic: str) -> StatisticsRecord | None:
+        """What a store keeps of one topic in the current window."""
+        statistics = self._topics.get(topic)
+        return None if statistics is None else statistics.to_record()
+
     def to_record(self) -> WindowRecord | None:
         """What a store keeps of the current window; None if it is empty."""
         if self.ends_at is None or self._window is None:
