@@ -81,6 +81,7 @@ def add_parser(commands: Commands) -> None:
         "--allow-anonymous", action="store_const", const=True, help="serve clients without a login all the same"
     )
     parser.add_argument("--sys-interval-s", type=float, metavar="S", help="seconds between $SYS figures; 0 for none")
+    parser.add_argument("--utc-offset-s", type=int, metavar="S", help="how far ahead of UTC windows begin (default: 0)")
     parser.add_argument("--drain-timeout-s", type=float, metavar="S", help="how long a stop waits for what is unsent")
     parser.add_argument(
         "--function-workers", type=int, metavar="N", help=f"0 for no processing (default: {defaults.function_workers})"
