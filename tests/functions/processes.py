@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+from tests.running import PATIENCE_S
 
 
 def workers(broker: int | None = None) -> set[int]:
@@ -14,6 +17,14 @@ def workers(broker: int | None = None) -> set[int]:
 def is_alive(pid: int) -> bool:
     """True until the process has ended, whether or not somebody has asked how."""
     return _state(pid) not in (None, "Z")
+
+
+def wait_for_the_end_of(pids: set[int]) -> None:
+    """Return once all of these have ended; fail if one does not."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline, "workers outlive their broker"
+        time.sleep(0.01)
 
 
 def _is_worker(pid: int, broker: int) -> bool:

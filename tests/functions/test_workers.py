@@ -17,7 +17,7 @@ from moq.config import Limits
 from moq.functions import process
 from moq.functions.frames import ANSWER, Kind, Status, request
 from tests.functions.distributions import ENTRIES, FUNCTIONS, install
-from tests.functions.processes import is_alive, workers
+from tests.functions.processes import wait_for_the_end_of, workers
 from tests.running import PATIENCE_S, Running
 
 if TYPE_CHECKING:
@@ -47,13 +47,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def wait_for_the_end_of(pids: set[int]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(map(is_alive, pids)):
-        assert time.monotonic() < deadline, "workers outlive their broker"
-        time.sleep(0.01)
 
 
 def test_workers_end_with_a_broker_that_is_killed_even_in_an_endless_call(site: Path) -> None:
