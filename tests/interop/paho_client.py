@@ -42,6 +42,8 @@ class Paho:
         self.reasons: list[int] = []
         self.session_present = False
         self.connack_properties: Any = None
+        self.answer_properties: Any = None
+        """Of the latest SUBACK or UNSUBACK."""
         self._connected = threading.Event()
         self._disconnected = threading.Event()
         self._answered: dict[int, threading.Event] = {}
@@ -86,8 +88,9 @@ class Paho:
         self._disconnected.set()
 
     def _on_subscribe(
-        self, _client: paho.Client, _data: object, packet_id: int, reasons: list[ReasonCode], _properties: object
+        self, _client: paho.Client, _data: object, packet_id: int, reasons: list[ReasonCode], properties: object
     ) -> None:
+        self.answer_properties = properties
         self.reasons = [reason.value for reason in reasons]
         self._answered.setdefault(packet_id, threading.Event()).set()
 
