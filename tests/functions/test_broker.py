@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import tomllib
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-functi
 @contextmanager
 def broker_with_functions(where: Path) -> Iterator[Broker]:
     """A broker that has the functions of the tests besides its own."""
-    install(where / "site", "some-functions", "some_functions", FUNCTIONS, **ENTRIES)
+    if not (where / "site").exists():
+        install(where / "site", "some-functions", "some_functions", FUNCTIONS, **ENTRIES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(where / "site"))
         with Broker(where, "--limit", "function_timeout_s=1") as running:
@@ -138,6 +140,21 @@ async def test_clients_of_mqtt_get_values_and_errors_by_the_topic_alone(
     assert error.payload.startswith(b"UnicodeDecodeError: ")
 
 
+async def test_retained_messages_are_processed_again_for_a_session_that_survived_a_restart(data_dir: Path) -> None:
+    def connected(broker: Broker) -> aiomqtt.Client:
+        return aiomqtt.Client("localhost", broker.ports["tcp"], identifier="survivor", clean_session=False)
+
+    with broker_with_functions(data_dir) as broker:
+        async with connected(broker) as client:
+            await client.publish("a/text", b"four", qos=1, retain=True)
+            await client.subscribe("$SUM$LENGTH/+/text", qos=1)
+        assert await asyncio.to_thread(broker.stop) == 0
+    with broker_with_functions(data_dir) as broker:
+        async with connected(broker) as client, asyncio.timeout(PATIENCE_S):
+            await client.publish("b/text", b"seven77", qos=1)
+            assert (await anext(client.messages)).payload == b"11"
+
+
 # --- errors -------------------------------------------------------------------------------------------
 
 
@@ -160,6 +177,32 @@ async def test_an_error_reaches_the_subscriber_and_others_notice_nothing(client:
         assert (await next_of(other)).payload == b"HELLO"
         told = await next_of(failing)
         assert (told.topic, told.payload) == (f"$ERROR/${name}/room", words.encode())
+
+
+def function_figures(broker: Broker) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://localhost:{broker.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
+        lines = [line.split() for line in answer.read().decode().splitlines() if line.startswith("moq_function_")]
+    return {name.removeprefix("moq_function_"): float(value) for name, value in lines}
+
+
+async def test_calls_and_what_became_of_them_are_counted(broker: Broker, client: Client) -> None:
+    before = await asyncio.to_thread(function_figures, broker)
+    async with client.subscribe("$UPPER/counted") as upper, client.subscribe("$END/counted") as end:
+        for payload in (b"one", b"\xff"):
+            await client.publish("counted", payload, qos=1)
+            await next_of(upper)
+            await next_of(end)
+    after = await asyncio.to_thread(function_figures, broker)
+    counted = {name: after[name] - before[name] for name in before if not name.endswith("_created")}
+    assert counted.pop("busy_seconds_total") > 0
+    assert counted == {
+        "calls_outstanding": 0,
+        "calls_total": 4,
+        "errors_total": 1,
+        "timeouts_total": 0,
+        "crashes_total": 2,
+        "refused_total": 0,
+    }
 
 
 async def test_a_function_nobody_has_is_refused_with_the_reason(client: Client) -> None:
