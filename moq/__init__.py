@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from moq.client import (
     Client,
+    Confirmation,
+    Confirmations,
+    FirstConfirmation,
     Message,
+    NotConfirmed,
     PayloadError,
     Reconnect,
     Request,
@@ -36,11 +40,15 @@ from moq.version import __version__
 __all__ = [
     "Client",
     "ConfigError",
+    "Confirmation",
+    "Confirmations",
     "ConnectFailed",
     "ConnectionLost",
+    "FirstConfirmation",
     "LocalProtocolError",
     "Message",
     "MoqError",
+    "NotConfirmed",
     "PayloadError",
     "ProtocolError",
     "Reason",

@@ -52,6 +52,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], Exit], ...] = (
     (OSError, Exit.FAILURE),
 )
 
+_TIMEOUTS = frozenset({Reason.REQUEST_TIMED_OUT, Reason.CONFIRMATION_TIMED_OUT})
+
 _LOGIN_REFUSALS = frozenset({Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED, Reason.BAD_AUTHENTICATION_METHOD})
 
 EXPECTED_ERRORS = tuple(error for error, _ in _BY_ERROR)
@@ -60,7 +62,7 @@ EXPECTED_ERRORS = tuple(error for error, _ in _BY_ERROR)
 
 def exit_of(error: BaseException) -> Exit:
     """The exit code an error ends the command with."""
-    if isinstance(error, RequestRefused) and error.reason == Reason.REQUEST_TIMED_OUT:
+    if isinstance(error, RequestRefused) and error.reason in _TIMEOUTS:
         return Exit.TIMEOUT
     if isinstance(error, ConnectFailed | ConnectionLost) and error.reason in _LOGIN_REFUSALS:
         return Exit.REFUSED

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from moq.client.client import Client
+from moq.client.client import Client, FirstConfirmation
+from moq.client.confirming import Confirmation, Confirmations, NotConfirmed
 from moq.client.connect import connect
 from moq.client.connection import Reconnect
 from moq.client.messages import Message, Request, TopicType, Will
@@ -12,7 +13,11 @@ from moq.wire.mmqp import RetentionMode, TypeFormat
 
 __all__ = [
     "Client",
+    "Confirmation",
+    "Confirmations",
+    "FirstConfirmation",
     "Message",
+    "NotConfirmed",
     "PayloadError",
     "Reconnect",
     "Request",

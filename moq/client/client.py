@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
+from moq.client.confirming import NotConfirmed, wish_of
 from moq.client.connection import FINAL_REASONS, Connection, resolve
 from moq.client.core import ClientCore, State
 from moq.client.inbox import DEFAULT_QUEUE
@@ -27,11 +28,12 @@ from moq.reasons import Reason
 from moq.wire.mmqp import PublishKind, RetentionMode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Literal, Self
 
     from moq.broker.link import Link
+    from moq.client.confirming import Confirmations
     from moq.client.connection import Reconnect
     from moq.client.inbox import Inbox
     from moq.client.payloads import Payload
@@ -41,13 +43,31 @@ if TYPE_CHECKING:
     Dial = Callable[[Callable[[Link], ClientCore]], Awaitable[Link]]
 
 ANSWER_GRACE_S = 1.0
-"""How much longer than a request's deadline we wait for the broker to say that it has passed."""
+"""How much longer than a deadline we wait for the broker to say that it has passed."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long closing waits for a network that does not take what is left."""
 
 DRAIN_POLL_S = 0.002
 """A link does not say when its last byte has left; closing asks it this often."""
+
+
+class FirstConfirmation:
+    """The first confirmation of a message, to be awaited whenever the program wants to know; it raises as `publish`."""
+
+    def __init__(self, exchange: Exchange, outcome: Callable[[Exchange], Awaitable[None]]) -> None:
+        self._exchange = exchange
+        self._outcome = outcome
+
+    @property
+    def is_known(self) -> bool:
+        """True if awaiting it does not wait."""
+        return self._exchange.is_settled
+
+    def __await__(self) -> Generator[Any, None, Confirmations]:
+        yield from self._outcome(self._exchange).__await__()
+        assert self._exchange.confirmations is not None
+        return self._exchange.confirmations
 
 
 class Client:
@@ -130,6 +150,7 @@ class Client:
 
     # --- messages -----------------------------------------------------------------------------------------
 
+    @overload
     async def publish(
         self,
         topic: str,
@@ -138,14 +159,68 @@ class Client:
         retain: bool = False,
         ttl: float | None = None,
         *,
+        confirm: None = None,
         timestamp_ns: int | None = None,
         properties: Mapping[str, str] | None = None,
         group_start: bool = False,
-    ) -> None:
+    ) -> None: ...
+
+    @overload
+    async def publish(  # type: ignore[overload-overlap]  # 0 is an int too, and the only one not waited for
+        self,
+        topic: str,
+        payload: Payload,
+        qos: int = 0,
+        retain: bool = False,
+        ttl: float | None = None,
+        *,
+        confirm: Literal[0],
+        timeout: float | None = None,  # noqa: ASYNC109
+        subscribers: Collection[str] = (),
+        timestamp_ns: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        group_start: bool = False,
+    ) -> FirstConfirmation: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload,
+        qos: int = 0,
+        retain: bool = False,
+        ttl: float | None = None,
+        *,
+        confirm: int,
+        timeout: float | None = None,  # noqa: ASYNC109
+        subscribers: Collection[str] = (),
+        timestamp_ns: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        group_start: bool = False,
+    ) -> Confirmations: ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload,
+        qos: int = 0,
+        retain: bool = False,
+        ttl: float | None = None,
+        *,
+        confirm: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it goes to the broker, which keeps it
+        subscribers: Collection[str] = (),
+        timestamp_ns: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        group_start: bool = False,
+    ) -> Confirmations | FirstConfirmation | None:
         """Publish a message; return when it is written (QoS 0) or the broker has taken responsibility (QoS 1, 2).
 
         A dataclass instance is sent as JSON and its type announced with the first. While the connection is
         congested, lost or its window full, this waits; nothing is buffered beyond the window.
+
+        With `confirm` the message has QoS 3: this returns when so many subscribers have confirmed it, and says who.
+        With `confirm=0` it returns when the message has been sent; await the result for the first confirmation.
 
         Args:
             topic: where to; registered with the broker at first use.
@@ -153,20 +228,39 @@ class Client:
             qos: 0 at most once, 1 at least once, 2 exactly once.
             retain: let the broker keep it for later subscribers (QoS 1 and 2).
             ttl: seconds for which the value is of use.
+            confirm: how many subscribers to wait for.
+            timeout: seconds to wait for them; the broker has a time of its own for those who do not say.
+            subscribers: only these client ids count; see `subscribers()`.
             timestamp_ns: when it was made, for traces.
             properties: pairs of text passed on to the subscribers.
             group_start: a late joiner may begin here.
 
         Raises:
             RequestRefused: the broker does not take it.
+            NotConfirmed: fewer than `confirm` subscribers can confirm it, or did in time; it says who did.
             ConnectionLost: the client ended first.
         """
+        wish = None if confirm is None else wish_of(confirm, subscribers)
+        if wish is None and (timeout is not None or subscribers):
+            raise LocalProtocolError("timeout and subscribers are for messages with confirm")
         if is_typed(payload):
             await self._announce_once(topic, type(payload))
-        extension = extension_of(ttl, timestamp_ns, properties, group_start)
+        designated = () if wish is None else wish.subscribers
+        extension = extension_of(ttl, timestamp_ns, properties, group_start, timeout, designated)
+        if wish is not None and not wish.waited:
+            await self._window.acquire()
+            return self._first_confirmation(
+                lambda: self._machine.publish(topic, to_bytes(payload), 0, retain, extension, wish=wish)
+            )
         async with self._window:
-            exchange = self._machine.publish(topic, to_bytes(payload), qos, retain, extension)
-            await self._finished(exchange)
+            exchange = self._machine.publish(topic, to_bytes(payload), qos, retain, extension, wish=wish)
+            try:
+                async with asyncio.timeout(None if timeout is None else timeout + ANSWER_GRACE_S):
+                    await self._finished(exchange)
+            except TimeoutError:
+                assert wish is not None
+                raise NotConfirmed(wish, topic, Reason.CONFIRMATION_TIMED_OUT) from None
+        return exchange.confirmations
 
     def subscribe(
         self,
@@ -178,6 +272,7 @@ class Client:
         priority: int | None = None,
         deadline: float | None = None,
         queue: int = DEFAULT_QUEUE,
+        replies: bool = False,
     ) -> Subscription:
         """Subscribe to a topic or filter; iterate over the result.
 
@@ -186,16 +281,20 @@ class Client:
 
         Args:
             filter_: a topic, or a filter with `+` and `#`.
-            qos: the highest QoS to receive with.
+            qos: the highest QoS to receive with; 3 lets messages be confirmed with a reply.
             group: share the messages with the other members of the group.
             requests: also receive requests, as `Request`.
             period: seconds; at most one message per period and topic.
             priority: 0 (first) to 255 among the topics of this client.
             deadline: seconds after which a message is no longer worth sending.
             queue: messages that may wait for the program.
+            replies: messages of QoS 3 are confirmed when the program calls their `reply`, or takes the next message,
+                and not already when they arrive.
         """
         extension = subscribe_extension_of(period, priority, deadline)
-        return Subscription(self, lambda: self._machine.subscribe(filter_, qos, group, requests, extension, queue))
+        return Subscription(
+            self, lambda: self._machine.subscribe(filter_, qos, group, requests, extension, queue, replies)
+        )
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -271,6 +370,8 @@ class Client:
         message = self._connection.core.take(inbox)  # also after the end: what has arrived is still the program's
         if isinstance(message, Request):
             message.responder = self._respond
+        elif message is not None and message.waited is not None and inbox.takes_replies:
+            message.replier = self._reply
         return message
 
     def unsubscribe(self, inbox: Inbox) -> Operation | None:
@@ -294,6 +395,22 @@ class Client:
     async def _respond(self, request: Request, payload: Payload, qos: int) -> None:
         async with self._window:
             await self._finished(self._machine.respond(request, to_bytes(payload), qos))
+
+    def _reply(self, message: Message, payload: bytes) -> None:
+        self._machine.reply(message, payload)
+
+    def _first_confirmation(self, publish: Callable[[], Exchange]) -> FirstConfirmation:
+        """Send a message and leave its place in the window to it until it is confirmed."""
+        try:
+            exchange = publish()
+        except BaseException:
+            self._window.release()
+            raise
+        if exchange.is_settled:
+            self._window.release()
+        else:
+            exchange.when_settled(self._window.release)
+        return FirstConfirmation(exchange, self._outcome)
 
     async def _announce_once(self, topic: str, type_: type) -> None:
         if self._announced.get(topic) is not type_:

@@ -17,7 +17,7 @@ from moq.broker.link import CONTROL
 from moq.client.asking import Asker, to_pub_type
 from moq.client.inbox import DEFAULT_QUEUE, Filter, Inbox
 from moq.client.pending import Exchange, Operation
-from moq.client.receiving import IncomingLane, Receiver
+from moq.client.receiving import CONFIRMED, IncomingLane, Receiver
 from moq.client.sending import LOST_REQUESTER, Sender
 from moq.client.session import ClientSession, SessionOptions
 from moq.client.topics import Registration
@@ -29,6 +29,7 @@ from moq.wire.mmqp import (
     Authentication,
     ConAck,
     ConEnd,
+    ConfirmSyn,
     ConReq,
     ConSyn,
     PubAck,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moq.broker.link import Lane, Link
+    from moq.client.confirming import Wish
     from moq.client.messages import Message, Request, TopicType
     from moq.wire import Item
     from moq.wire.mmqp import Packet, PublishExtension, SubscribeExtension
@@ -159,14 +161,21 @@ class ClientCore:
         retain: bool = False,
         extension: PublishExtension | None = None,
         kind: PublishKind = PublishKind.PUBLISH,
+        wish: Wish | None = None,
     ) -> Exchange:
-        """Send a message, or a REQUEST; the exchange settles when it is written (QoS 0), acknowledged or answered."""
+        """Send a message, or a REQUEST; the exchange settles when it is written (QoS 0), acknowledged or answered.
+
+        With a wish it has QoS 3 and settles when it is confirmed.
+        """
         _check_name(topic)
-        _check_qos(qos)
+        if wish is None:
+            _check_qos(qos)
+        else:
+            qos = CONFIRMED
         if extension is not None:
             # What cannot be encoded is refused here, where the caller is, and not when the message's turn comes.
             encode(PubReq(PublishKind.PUBLISH, False, False, 0, 0, 1, None, None, extension, b""))
-        exchange = Exchange(topic, payload, qos, retain, extension, kind)
+        exchange = Exchange(topic, payload, qos, retain, extension, kind, wish=wish)
         self._sender.submit(exchange)
         return exchange
 
@@ -220,10 +229,14 @@ class ClientCore:
         requests: bool = False,
         extension: SubscribeExtension | None = None,
         queue: int = DEFAULT_QUEUE,
+        replies: bool = False,
     ) -> Inbox:
         """Ask for messages; `inbox.operation` settles when the subscription is active."""
         _check_filter(filter_)
-        _check_qos(qos)
+        if qos != CONFIRMED:
+            _check_qos(qos)
+            if replies:
+                raise LocalProtocolError(f"qos is {qos} with replies; only messages of QoS 3 are replied to")
         encode(TopReq(1, [Subscribe(qos, requests, 0, filter_, group, extension)]))
         session = self.session
         entry = session.filters.get(filter_)
@@ -237,6 +250,7 @@ class ClientCore:
         entry.qos = max(entry.qos, qos)
         session.filters[filter_] = entry
         inbox = Inbox(filter_, queue, requests)
+        inbox.takes_replies = replies
         entry.inboxes.append(inbox)
         session.subscriptions_changed()
         inbox.operation = self._asker.subscribe(entry)
@@ -247,6 +261,7 @@ class ClientCore:
     def unsubscribe(self, inbox: Inbox) -> Operation | None:
         """End a subscription of the program; the last of a filter ends it at the broker too."""
         inbox.end()
+        self._receiver.discard(inbox)
         inbox.clear()
         session = self.session
         entry = session.filters.get(inbox.filter)
@@ -254,7 +269,6 @@ class ClientCore:
             return None
         entry.inboxes.remove(inbox)
         session.subscriptions_changed()
-        self._receiver.discard(inbox)
         if entry.inboxes:
             return None
         del session.filters[inbox.filter]
@@ -263,6 +277,10 @@ class ClientCore:
     def take(self, inbox: Inbox) -> Message | None:
         """The next message of a subscription, if there is one."""
         return self._receiver.take(inbox)
+
+    def reply(self, message: Message, payload: bytes) -> None:
+        """Confirm a message of QoS 3 with a word to its publisher."""
+        self._receiver.reply(message, payload)
 
     def query(self, topic: str) -> Operation:
         """Ask who subscribes to a topic: `operation.subscribers`."""
@@ -394,6 +412,9 @@ class ClientCore:
         else:
             self._sender.on_pub_syn(packet)
 
+    def _on_confirm_syn(self, lane: IncomingLane, packet: ConfirmSyn) -> None:
+        self._sender.on_confirm_syn(packet)
+
     def _on_pub_ack(self, lane: IncomingLane, packet: PubAck) -> None:
         self._sender.on_pub_ack(packet)
 
@@ -436,6 +457,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     QueryAck: ClientCore._on_query_ack,
     PubReq: ClientCore._on_pub_req,
     PubSyn: ClientCore._on_pub_syn,
+    ConfirmSyn: ClientCore._on_confirm_syn,
     PubAck: ClientCore._on_pub_ack,
     TypeReq: ClientCore._on_type_req,
     PubType: ClientCore._on_pub_type,

@@ -40,6 +40,7 @@ class Delivery:
         self.key = key  # (kind, packet identifier)
         self.lane_id = lane_id
         self.takers = 0
+        """Inboxes that have not taken it; 0 once it is acknowledged."""
 
 
 class Inbox:
@@ -50,6 +51,10 @@ class Inbox:
         self.limit = limit
         self.accepts_requests = accepts_requests
         self.only_requests = False
+        self.takes_replies = False
+        """The program confirms messages of QoS 3 itself, and may add a reply."""
+        self.current: Delivery | None = None
+        """The one the program looks at and has not confirmed."""
         self.queue: deque[Message] = deque()
         self.queued_bytes = 0
         self.withheld: deque[Delivery] = deque()

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from moq.client.confirming import MAX_REPLY_BYTES
 from moq.client.typed import from_json
 from moq.errors import LocalProtocolError
 from moq.wire.mmqp import TypeFormat
@@ -42,6 +43,28 @@ class Message:
     type_id: int | None = None
     group_start: bool = False
     encrypted: bool = False
+    waited: int | None = None
+    """QoS 3: how many confirmations its publisher waits for."""
+    packet_id: int = field(default=0, repr=False, compare=False)
+    replier: Callable[[Message, bytes], None] | None = field(default=None, repr=False, compare=False)
+
+    def reply(self, payload: str | bytes = b"") -> None:
+        """Confirm a message of QoS 3 and say something to its publisher, at most 255 bytes.
+
+        For subscriptions with `replies`, before the next message is taken: that confirms it without a reply.
+
+        Raises:
+            LocalProtocolError: nobody waits for a reply to this message, or not any more.
+        """
+        if self.replier is None:
+            raise LocalProtocolError(
+                f"the message on {self.topic!r} has QoS {self.qos}; replies are for messages of QoS 3 to subscriptions "
+                "with replies=True"
+            )
+        said = payload.encode() if isinstance(payload, str) else bytes(payload)
+        if len(said) > MAX_REPLY_BYTES:
+            raise LocalProtocolError(f"a reply has {len(said)} bytes; at most {MAX_REPLY_BYTES} fit in PUBSYN")
+        self.replier(self, said)
 
     @property
     def timestamp(self) -> float | None:

@@ -35,17 +35,18 @@ def extension_of(
     properties: Mapping[str, str] | None = None,
     group_start: bool = False,
     deadline: float | None = None,
+    subscribers: tuple[str, ...] = (),
 ) -> PublishExtension | None:
     """The extension of PUBREQ, or None if there is nothing to say."""
-    if ttl is None and timestamp_ns is None and not properties and not group_start and deadline is None:
-        return None
-    return PublishExtension(
+    extension = PublishExtension(
         ttl_ms=_units("ttl", ttl, 1000),
         timestamp_ns=timestamp_ns,
+        subscribers=list(subscribers) or None,
         group_start=group_start,
         deadline_ms=_units("timeout", deadline, 1000),
         properties=[Property(name, value) for name, value in properties.items()] if properties else None,
     )
+    return None if extension == PublishExtension() else extension
 
 
 def subscribe_extension_of(

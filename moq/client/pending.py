@@ -3,6 +3,7 @@
     Exchange    a message we send, and what became of it
         WAITING ──PUBREQ──► SENT ──────────────PUBACK──────────────► ENDED      QoS 1
                               └─PUBSYN─► RELEASED ──────PUBACK─────► ENDED      QoS 2
+                              └─PUBSYN with TYPE 3, which settles it, then the same              QoS 3
         WAITING ──PUBREQ──► ENDED                                               QoS 0
     Operation   a TOPREQ, TYPEREQ or PUBTYPE and its answer
 
@@ -21,6 +22,7 @@ from moq.wire.mmqp import PublishKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from moq.client.confirming import Confirmations, Wish
     from moq.client.messages import Message, TopicType
     from moq.client.topics import Topic
     from moq.errors import MoqError
@@ -91,10 +93,15 @@ class ExchangeState(Enum):
 
 
 class Exchange(Pending):
-    """One message we send. A REQUEST settles with its `response`, everything else with its acknowledgement."""
+    """One message we send.
+
+    A REQUEST settles with its `response`, one of QoS 3 with its `confirmations`, everything else with its
+    acknowledgement.
+    """
 
     __slots__ = (
         "alias",
+        "confirmations",
         "extension",
         "kind",
         "packet_id",
@@ -105,6 +112,7 @@ class Exchange(Pending):
         "state",
         "topic",
         "was_sent",
+        "wish",
     )
 
     def __init__(
@@ -117,6 +125,7 @@ class Exchange(Pending):
         kind: int = PublishKind.PUBLISH,
         packet_id: int = 0,
         alias: int = 0,
+        wish: Wish | None = None,
     ) -> None:
         super().__init__()
         self.topic = topic
@@ -130,6 +139,8 @@ class Exchange(Pending):
         self.state = ExchangeState.WAITING
         self.was_sent = False  # on a connection of this session: to send it again is to send a duplicate
         self.response: Message | None = None
+        self.wish = wish  # of QoS 3: the confirmations to wait for
+        self.confirmations: Confirmations | None = None
 
     @property
     def is_tracked(self) -> bool:

@@ -3,7 +3,8 @@
     lane ─► FrameReader ─► PUBREQ ─► topic (by alias or name) ─► the inboxes that match ─► PUBACK or PUBSYN
 
 An acknowledgement leaves only when the last inbox has taken the message. A QoS 2 message is remembered by its
-identifier from then until the broker releases it, across connections, so that a repetition is not delivered.
+identifier from then until the broker releases it, across connections, so that a repetition is not delivered. One of
+QoS 3 for a subscription with replies is remembered from its arrival on, and acknowledged by the program.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from typing import TYPE_CHECKING
 
 from moq.client.inbox import MAX_WITHHELD, Delivery
 from moq.client.messages import Message, Request
-from moq.errors import RemoteProtocolError
+from moq.errors import LocalProtocolError, RemoteProtocolError
 from moq.reasons import Reason
 from moq.wire import FrameReader, encode
-from moq.wire.mmqp import FIRST_BROKER_ALIAS, PubAck, PublishExtension, PublishKind, PubSyn
+from moq.wire.mmqp import (
+    FIRST_BROKER_ALIAS,
+    Confirmation,
+    ConfirmSyn,
+    PubAck,
+    PublishExtension,
+    PublishKind,
+    PubSyn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]
 """The state of an exchange is found by its kind and packet identifier."""
+
+CONFIRMED = 3
+"""The QoS of messages whose publisher waits for confirmations."""
 
 NO_EXTENSION = PublishExtension()
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
@@ -71,6 +83,7 @@ class Receiver:
         self._link = link
         self._on_response = on_response
         self._withheld: set[Key] = set()
+        self._confirmable: set[Key] = set()  # of QoS 3, and came on this connection: for the first time, or again
         self._is_open = True
 
     # --- packets ------------------------------------------------------------------------------------------
@@ -79,8 +92,11 @@ class Receiver:
         """A message: acknowledge it once it is where the program will find it."""
         topic = self._topic(lane, packet)
         key = (packet.kind, packet.packet_id)
-        if packet.qos == 2 and key in self._session.received:
-            self._write(PubSyn(packet.kind, packet.packet_id, Reason.SUCCESS))
+        if packet.qos == CONFIRMED:
+            self._confirmable.add(key)
+        if packet.qos >= 2 and key in self._session.received:
+            if key not in self._session.unanswered:
+                self._confirm(key)
             return
         if key in self._withheld:
             return
@@ -97,6 +113,8 @@ class Receiver:
         key = (packet.kind, packet.packet_id)
         reason = Reason.SUCCESS if key in session.received else Reason.PACKET_IDENTIFIER_NOT_FOUND
         session.received.discard(key)
+        session.replies.pop(key, None)
+        self._confirmable.discard(key)
         if packet.kind == PublishKind.RESPONSE and (PublishKind.REQUEST, packet.packet_id) not in session.outgoing:
             session.ids.release(packet.packet_id)
         self._write(PubAck(packet.kind, packet.packet_id, reason))
@@ -105,10 +123,27 @@ class Receiver:
 
     def take(self, inbox: Inbox) -> Message | None:
         """The next message of a subscription; room made this way admits what was withheld."""
+        if inbox.current is not None:
+            # The program is done with it and had nothing to say.
+            delivery, inbox.current = inbox.current, None
+            self._taken(delivery)
         message = inbox.take()
+        if message is not None and inbox.takes_replies:
+            inbox.current = self._unanswered(message)
         if inbox.withheld:
             self._admit(inbox)
         return message
+
+    def reply(self, message: Message, payload: bytes) -> None:
+        """Confirm a message of QoS 3, with a word to its publisher."""
+        delivery = self._unanswered(message)
+        if delivery is None:
+            raise LocalProtocolError(
+                f"the message on {message.topic!r} is confirmed already; reply once, and before the next one is taken"
+            )
+        delivery.takers = 0
+        self._session.replies[delivery.key] = payload
+        self._acknowledge(delivery.key, message.qos)
 
     def claim(self, inbox: Inbox) -> None:
         """Give a new subscription what its filter matches of the messages nobody had asked for."""
@@ -118,7 +153,7 @@ class Receiver:
         for delivery in held:
             if inbox in self._session.route(delivery.message.topic) and inbox.wants(delivery.message):
                 if inbox.offer(delivery):
-                    self._taken(delivery)
+                    self._queued(inbox, delivery)
             else:
                 unclaimed.withheld.append(delivery)
 
@@ -126,12 +161,21 @@ class Receiver:
         """A subscription was closed: what it had not taken is acknowledged, nobody else waits for it."""
         while inbox.withheld:
             self._taken(inbox.withheld.popleft())
+        if inbox.takes_replies:
+            left = [self._unanswered(message) for message in inbox.queue]
+            for delivery in (inbox.current, *left):
+                if delivery is not None:
+                    self._taken(delivery)
+            inbox.current = None
         self._resume(inbox)
 
     def opened(self, session_present: bool) -> None:
         """CONACK arrived. What a forgotten session had delivered means nothing to the new one."""
         if not session_present:
-            self._session.received.clear()
+            for delivery in self._session.unanswered.values():
+                delivery.takers = 0
+            for forgotten in (self._session.received, self._session.unanswered, self._session.replies):
+                forgotten.clear()
 
     def closed(self) -> None:
         """The link is gone: the broker will repeat what was not acknowledged, so nothing is kept of it here."""
@@ -177,6 +221,8 @@ class Receiver:
             extension.group_start,
             extension.encrypted,
         )
+        if packet.qos == CONFIRMED:
+            made.packet_id, made.waited = packet.packet_id, packet.waited
         if isinstance(made, Request):
             made.packet_id, made.alias, made.connection = packet.packet_id, packet.alias, self._session.connections
         return made
@@ -191,14 +237,29 @@ class Receiver:
         delivery.takers = len(takers) or 1
         for inbox in takers:
             if inbox.offer(delivery):
-                self._taken(delivery)
+                self._queued(inbox, delivery)
             else:
                 self._withheld.add(delivery.key)
                 self._hold_back(inbox, delivery.lane_id)
         if not takers:
             self._taken(delivery)
 
+    def _queued(self, inbox: Inbox, delivery: Delivery) -> None:
+        """A message is where its program will find it, which is enough unless the program wants to reply."""
+        if inbox.takes_replies and delivery.message.qos == CONFIRMED:
+            self._session.received.add(delivery.key)
+            self._session.unanswered[delivery.key] = delivery
+        else:
+            self._taken(delivery)
+
+    def _unanswered(self, message: Message) -> Delivery | None:
+        """The delivery of a message that the program has still to confirm."""
+        delivery = self._session.unanswered.get((PublishKind.PUBLISH, message.packet_id))
+        return delivery if delivery is not None and delivery.message is message else None
+
     def _taken(self, delivery: Delivery) -> None:
+        if delivery.takers == 0:
+            return  # a reply has confirmed it for all
         delivery.takers -= 1
         if delivery.takers == 0:
             self._withheld.discard(delivery.key)
@@ -207,13 +268,24 @@ class Receiver:
     def _acknowledge(self, key: Key, qos: int) -> None:
         if qos == 1:
             self._write(PubAck(*key, Reason.SUCCESS))
-        elif qos == 2:
+        elif qos >= 2:
             self._session.received.add(key)
+            self._session.unanswered.pop(key, None)
+            # What an earlier connection brought is confirmed when the broker has repeated it: before that the broker
+            # would take the confirmation for one of nothing, and then deliver the message again.
+            if qos != CONFIRMED or key in self._confirmable:
+                self._confirm(key)
+
+    def _confirm(self, key: Key) -> None:
+        reply = self._session.replies.get(key)
+        if reply is None:
             self._write(PubSyn(*key, Reason.SUCCESS))
+        else:
+            self._write(ConfirmSyn(key[1], Reason.SUCCESS, [Confirmation(reply=reply)]))
 
     def _admit(self, inbox: Inbox) -> None:
         while (delivery := inbox.admit()) is not None:
-            self._taken(delivery)
+            self._queued(inbox, delivery)
         if len(inbox.withheld) <= MAX_WITHHELD // 2:
             self._resume(inbox)
 
@@ -227,6 +299,6 @@ class Receiver:
             self._link.resume_reading(lane_id)
         inbox.paused_lanes.clear()
 
-    def _write(self, packet: PubSyn | PubAck) -> None:
+    def _write(self, packet: PubSyn | ConfirmSyn | PubAck) -> None:
         if self._is_open:
             self._link.control.write(encode(packet))

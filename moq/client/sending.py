@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from moq.client.confirming import Confirmations, NotConfirmed
 from moq.client.pending import Exchange, ExchangeState
 from moq.client.topics import Registration, Topic
 from moq.errors import ConnectionLost, RequestRefused
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from moq.client.messages import Message
     from moq.client.session import ClientSession
     from moq.errors import MoqError
-    from moq.wire.mmqp import PubAck
+    from moq.wire.mmqp import ConfirmSyn, PubAck
 
 UNALIASED = 0
 """The lane key shared by topics without an alias."""
@@ -105,6 +106,19 @@ class Sender:
             exchange.state = ExchangeState.RELEASED
         # An identifier we know nothing of is released too: the broker waits for nothing else.
         self._release(packet.kind, packet.packet_id)
+
+    def on_confirm_syn(self, packet: ConfirmSyn) -> None:
+        """QoS 3: who has the message. It was taken in any case, and is released."""
+        exchange = self._session.outgoing.get((PublishKind.PUBLISH, packet.packet_id))
+        if exchange is not None and exchange.wish is not None:
+            exchange.state = ExchangeState.RELEASED
+            confirmed = exchange.wish.confirmations(packet)
+            if packet.reason >= FIRST_REFUSAL:
+                exchange.settle(NotConfirmed(exchange.wish, exchange.topic, packet.reason, confirmed))
+            else:
+                exchange.confirmations = Confirmations(confirmed, packet.reason)
+                exchange.settle()
+        self._release(PublishKind.PUBLISH, packet.packet_id)
 
     def on_pub_ack(self, packet: PubAck) -> None:
         """The exchange is over, or a request is refused."""
@@ -245,6 +259,9 @@ class Sender:
             self._finish(exchange)
 
     def _refused(self, exchange: Exchange, reason: int) -> None:
+        if exchange.wish is not None:
+            self._finish(exchange, NotConfirmed(exchange.wish, exchange.topic, reason))
+            return
         kind = PublishKind(exchange.kind).name
         self._finish(exchange, RequestRefused(f"{kind} on {exchange.topic!r}", reason))
 
@@ -281,7 +298,7 @@ def _encode(exchange: Exchange, topic: Topic, alias: int) -> bytes:
             exchange.packet_id,
             alias,
             name,
-            None,
+            None if exchange.wish is None else exchange.wish.waited,
             exchange.extension,
             exchange.payload,
         )

@@ -16,7 +16,7 @@ from moq.client.topics import TopicTable
 from moq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from moq.client.inbox import Filter
+    from moq.client.inbox import Delivery, Filter
     from moq.client.messages import TopicType, Will
     from moq.client.pending import Exchange, Operation
     from moq.errors import ConnectionLost
@@ -73,6 +73,10 @@ class ClientSession:
     """By kind and packet identifier, in the order of sending: every exchange with packets still to come."""
     received: set[tuple[int, int]] = field(default_factory=set)
     """QoS 2 messages taken and not yet released by the broker: another of the same identifier is a duplicate."""
+    unanswered: dict[tuple[int, int], Delivery] = field(default_factory=dict)
+    """Of these, messages of QoS 3 that the program has still to confirm."""
+    replies: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Of these, what the program replied: said again if the message is repeated."""
     operations: dict[Operation, None] = field(default_factory=dict)
     """Asked and not answered, in order."""
     filters: dict[str, Filter] = field(default_factory=dict)
