@@ -124,6 +124,8 @@ class Pacing:
                 self._end(pace)
                 if message is not None and target is not None:
                     session.outbound.offer(message, target, now)
+                elif message is not None:
+                    self._lose(message, pace)
 
     def on_session_ended(self, session: Session, now: float) -> None:
         """Forget its periods; its subscriptions are gone. What a group has pending goes to another member."""
@@ -196,6 +198,7 @@ class Pacing:
             return
         if target is None:
             self._end(pace)
+            self._lose(message, pace)
             return
         session.outbound.offer(message, target, now)
         pace.ends_at = now + target.period_s
@@ -213,11 +216,12 @@ class Pacing:
         older = pace.pending
         if paces.size + size - (len(older.payload) if older is not None else 0) > self._limits.max_queued_bytes:
             self._figures.dropped_queue_full += 1
+            self._lose(message, pace)
             return
         if older is not None:
             paces.size -= len(older.payload)
             self._note_superseded(older)
-            self._environment.confirmations.on_lost(older, pace.label or pace.session.client_id)
+            self._lose(older, pace)
         pace.pending = message
         paces.size += size
         if pace.session.is_persistent:
@@ -242,6 +246,10 @@ class Pacing:
     def _end(self, pace: Pace) -> None:
         pace.is_over = True
         del pace.session.paces.running[pace.label, pace.topic]
+
+    def _lose(self, message: Message, pace: Pace) -> None:
+        """Tell whoever collects confirmations that none will come from here."""
+        self._environment.confirmations.on_lost(message, pace.label or pace.session.client_id)
 
     def _note_superseded(self, message: Message) -> None:
         self._figures.superseded += 1
