@@ -51,6 +51,9 @@ EXAMPLES = """
   moq bench --repeat 5 --markdown                   the tables of docs/benchmarks.md
   moq bench --shape 1-1 --transport tcp --rival none --repeat 1 --profile
   moq bench relay --streams 1,10,100,1000           how near QUIC comes to a relay without a broker
+  moq bench durable                                 what survives, beside Mosquitto's persistence
+  moq bench restart                                 time to ready with a million queued messages
+  moq bench neighbours                              latency beside clients that misbehave
 
 Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
 broker sustains without losing any, and the latencies are those of a full window. Every message is checked; the exit
@@ -85,7 +88,7 @@ def add_parser(commands: Commands) -> None:
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
     from moq.bench import durable, neighbours, relay, restart
 
-    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable|restart|neighbours]")
+    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable|restart|neighbours|papers]")
     for other in (relay, durable, restart, neighbours):
         other.add_parser(others)
     from moq.bench.papers import cli as papers

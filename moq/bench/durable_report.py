@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from moq.bench.durable_measure import Absence, Point
 
 RIVAL_NOTE = """\
-Mosquitto acknowledges a message once it is in its memory. With persistence on it writes all of that to one file now and
-then (here never within a run, or once a second) and at its end, without waiting for the disk: kill -9 loses everything
-since. `full` acknowledges when the disk has the message, `relaxed` when the operating system has it."""
+Mosquitto acknowledges a message once it is in its memory. With persistence on it writes all it has to one file now and
+then (here not within a run, or once a second) and at its end: kill -9 loses what was acknowledged since. Ours never
+acknowledges before a commit: `full` waits until the disk has it, `relaxed` until the operating system has it."""
 
 
 def absence_table(results: Mapping[str, Absence], against: str, *, markdown: bool) -> str:
