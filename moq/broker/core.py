@@ -132,8 +132,8 @@ class Broker:
         return all(self._access.allows(subscription.session, Action.SUBSCRIBE, source) for source in sources)
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
-        """Send a subscriber what its topics retain; members of groups get live messages only."""
-        if subscription.group is None:
+        """Send a subscriber what its topics retain; members of groups, and who wants values, get live ones only."""
+        if subscription.group is None and (subscription.plan is None or subscription.plan.is_filter):
             messages = self._retained_for(subscription, now)
             subscription.session.outbound.replay(subscription.filter, messages, now)
 

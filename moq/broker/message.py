@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from moq.broker.operators.plan import PERIOD_UNIT_S
 from moq.topics import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from moq.broker.subscriptions import Group
 
 NEVER: Final = float("inf")
-
-PERIOD_UNIT_S: Final = 0.01
-"""Of reception periods."""
 
 
 class Kind(IntEnum):

@@ -218,8 +218,9 @@ class Stages:
 
     def passes(self, subscription: Subscription, message: Message) -> bool:
         """True if a retained message is for a new subscriber: a rule lets it through."""
-        stage = self._stages[self._key(subscription)]
-        return stage.rule is not None and not _is_encrypted(message) and stage.rule.matches(message.payload)
+        stage = self._stages.get(self._key(subscription))
+        rule = stage.rule if stage is not None else None
+        return rule is not None and not _is_encrypted(message) and rule.matches(message.payload)
 
     # --- inside ---------------------------------------------------------------------------------------
 

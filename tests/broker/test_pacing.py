@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moq.broker.message import PERIOD_UNIT_S
+from moq.broker.operators.plan import PERIOD_UNIT_S
 from moq.broker.store import MessageRecord, Table
 from moq.config import Limits
 from moq.reasons import Reason
