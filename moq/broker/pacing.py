@@ -18,7 +18,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
-from moq.broker.message import Kind
 from moq.broker.records import message_from, message_record
 from moq.broker.store import Table
 
@@ -79,14 +78,15 @@ class Pacing:
 
     def deliver(self, message: Message, target: Target, now: float) -> None:
         """Offer a message to a target, paced if it wants that. Requests are not: they wait for an answer."""
-        if not target.period_s or message.kind != Kind.PUBLISH or self.admits(message, target, now):
+        if not target.period_s or message.kind or self.admits(message, target, now):
             target.session.outbound.offer(message, target, now)
 
     def deliver_run(self, messages: list[Message], target: Target, now: float) -> None:
         """Offer several messages of one topic at once: between the first and the last there is nothing to send."""
         self.deliver(messages[0], target, now)
         for message in messages[1:-1]:
-            self._note_superseded(message)
+            self._figures.superseded += 1
+            self._figures.superseded_bytes += len(message.payload)
         if len(messages) > 1:
             self.deliver(messages[-1], target, now)
 
@@ -211,20 +211,22 @@ class Pacing:
             self.deliver(message, member, now)
 
     def _replace(self, pace: Pace, message: Message, target: Target) -> None:
-        """Make a message the pending one."""
-        paces, size = pace.session.paces, len(message.payload)
-        older = pace.pending
-        if paces.size + size - (len(older.payload) if older is not None else 0) > self._limits.max_queued_bytes:
+        """Make a message the pending one. Of all that is done here this is done most, so it calls nobody in vain."""
+        session, older = pace.session, pace.pending
+        older_size = len(older.payload) if older is not None else 0
+        size = session.paces.size + len(message.payload) - older_size
+        if size > self._limits.max_queued_bytes:
             self._figures.dropped_queue_full += 1
             self._lose(message, pace)
             return
         if older is not None:
-            paces.size -= len(older.payload)
-            self._note_superseded(older)
-            self._lose(older, pace)
+            self._figures.superseded += 1
+            self._figures.superseded_bytes += older_size
+            if older.properties is not None:
+                self._lose(older, pace)
         pace.pending = message
-        paces.size += size
-        if pace.session.is_persistent:
+        session.paces.size = size
+        if session.is_persistent:
             self._keep(pace, message, is_stored=bool(message.qos and target.qos))
 
     def _keep(self, pace: Pace, message: Message, *, is_stored: bool) -> None:
@@ -250,7 +252,3 @@ class Pacing:
     def _lose(self, message: Message, pace: Pace) -> None:
         """Tell whoever collects confirmations that none will come from here."""
         self._environment.confirmations.on_lost(message, pace.label or pace.session.client_id)
-
-    def _note_superseded(self, message: Message) -> None:
-        self._figures.superseded += 1
-        self._figures.superseded_bytes += len(message.payload)
