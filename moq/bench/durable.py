@@ -110,7 +110,9 @@ async def _run(args: argparse.Namespace) -> int:
         _show(args, online, absent, curve)
     medians = {name: [median_point(runs) for runs in points.values()] for name, points in curve.items()}
     if args.plot and medians:
-        args.plot.write_text(curve_drawing(medians, f"10 publishers, one absent subscriber; {report.machine_line()}"))
+        machine = report.machine()
+        caption = f"{max(PUBLISHERS)} publishers, one absent subscriber; {machine['date']}, {machine['processor']}"
+        args.plot.write_text(curve_drawing(medians, caption))
     return _exit_code(online, absent)
 
 
