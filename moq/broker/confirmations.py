@@ -134,7 +134,7 @@ class Confirmations:
         if wanted.waited > limits.max_confirmations or len(own) >= limits.max_confirmations_per_session:
             figures.refused_confirmations += 1
             return Reason.QUOTA_EXCEEDED
-        places = list(self._places(message, wanted))
+        places = dict.fromkeys(self._places(message, wanted))
         is_designated = bool(wanted.subscribers)
         if len(places) < wanted.needed or (is_designated and wanted.waited > len(wanted.subscribers)):
             figures.confirmations_failed += 1
@@ -225,6 +225,7 @@ class Confirmations:
             client_id, packet_id = key
             session = sessions.get(client_id)
             assert session is not None, "a session is erased after its collections"
+            self._last_number = max(self._last_number, record.number)
             wanted = Wanted(record.waited, frozenset(record.subscribers))
             collection = _Collection(session, packet_id, record.number, record.topic, record.qos, wanted)
             collection.began_at, collection.deadline = record.began_at - epoch, record.deadline - epoch
@@ -256,7 +257,6 @@ class Confirmations:
             client_id = target.session.client_id
             if (
                 target.qos
-                and target.subscription.plan is None  # operators make other messages of this one
                 and not (target.no_local and client_id == message.publisher)
                 and (not designated or client_id in designated)
             ):
