@@ -75,6 +75,27 @@ def check_page(text: str, study: dict[str, Any]) -> None:
 # --- the studies ---
 
 
+@pytest.mark.timeout(180)
+def test_emqtt_counts_the_messages_of_every_exchange(tmp_path: Path) -> None:
+    study = papers("emqtt", tmp_path)
+    runs = study["figures"]["runs"]
+    assert [(run["subscribers"], run["variant"]) for run in runs] == [
+        (count, variant) for count in (1, *emqtt.QUICK.subscribers) for variant in emqtt.VARIANTS
+    ]
+    for run in runs:
+        count, is_plain = run["subscribers"], run["variant"] == emqtt.PLAIN
+        # Each exchange has four packets: of the query, to each subscriber, and of each response to and from the broker.
+        assert run["messages"] == [4 + 12 * count if is_plain else 4 + 4 * count] * emqtt.QUICK.publishes
+        assert run["set_up_messages"] == (2 if is_plain else 0)
+        delays = run["delays_ms"]
+        assert len(delays[emqtt.END_TO_END]) == len(delays[emqtt.COMPLETION]) == emqtt.QUICK.publishes
+        assert len(delays[emqtt.BROKER_SUBSCRIBER]) == emqtt.QUICK.publishes * count
+        assert all(delay > 0 for kind in delays.values() for delay in kind)
+    messages = [row for row in study["comparisons"] if row["quantity"].startswith("messages to confirm one query")]
+    assert [(row["paper"], row["ours"]) for row in messages] == [("18", "18"), ("9", "8"), ("9", "8")]
+
+
+@pytest.mark.timeout(180)
 def test_rfc_writes_what_arithmetic_allows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = papers("rfc", tmp_path)
     runs = study["figures"]["runs"]
@@ -89,8 +110,31 @@ def test_rfc_writes_what_arithmetic_allows(tmp_path: Path, capsys: pytest.Captur
             # A loaded machine may be late with a message, and then the next period begins later: never one too many.
             assert 0 < run["share_of_limit"] <= 1
     said = capsys.readouterr()
-    assert "4 runs, about" in said.err
+    assert "2 runs, about" in said.err
     assert str(tmp_path / cli.REPORT) in said.out
+
+
+@pytest.mark.timeout(180)
+def test_mqtt_plus_sends_what_its_equations_say(tmp_path: Path) -> None:
+    study = papers("mqttplus", tmp_path)
+    lengths = mqttplus.parameters(mqttplus.QUICK)
+    ((sensors, subscribers),) = mqttplus.QUICK.shapes
+    plain, keyword, participants = study["figures"]["scalar"]
+    assert plain["downlink_bytes"] == equations.plain_bytes(45, sensors, subscribers, lengths.p)
+    assert keyword["downlink_bytes"] == subscribers * lengths.exact_skr()
+    assert participants["downlink_bytes"] == subscribers * lengths.exact_rpt(sensors)
+    pictures, counted = study["figures"]["images"]
+    assert (
+        pictures["messages"]
+        == counted["messages"]
+        == math.prod((*mqttplus.QUICK.image_shapes[0], mqttplus.QUICK.images))
+    )
+    assert pictures["downlink_bytes"] > 90 * counted["downlink_bytes"]
+    assert counted["worker_rss_bytes"] > 0
+    for run in (plain, keyword, participants, pictures, counted):
+        assert run["wrong"] == 0
+        assert run["cpu_s"] > 0
+        assert run["rss_bytes"] > 1_000_000
 
 
 # --- the arithmetic ---

@@ -62,7 +62,7 @@ class Client(Generic[PacketT]):
         """The packet's bytes."""
         raise NotImplementedError
 
-    def packets(self, data: bytes) -> Iterable[PacketT]:
+    def decode(self, data: bytes) -> Iterable[PacketT]:
         """What these bytes complete."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class Client(Generic[PacketT]):
     def data_received(self, lane_id: int, data: bytes) -> None:
         """See `LinkHandler`."""
         self.received_bytes += len(data)
-        for packet in self.packets(data):
+        for packet in self.decode(data):
             self.received += 1
             self.take(packet)
 
@@ -129,7 +129,7 @@ class MMQPClient(Client[wire.Packet]):
         """See `Client`."""
         return wire.encode(packet)
 
-    def packets(self, data: bytes) -> Iterable[wire.Packet]:
+    def decode(self, data: bytes) -> Iterable[wire.Packet]:
         """Whole packets: none here is long enough to come in chunks."""
         for item in self._reader.feed(data):
             assert not isinstance(item, wire.PayloadStarted | wire.PayloadChunk | wire.PayloadEnded)
@@ -161,7 +161,7 @@ class MQTTClient(Client[mqtt.Packet]):
         """See `Client`."""
         return mqtt.encode(packet, mqtt.VERSION_3_1_1)
 
-    def packets(self, data: bytes) -> Iterable[mqtt.Packet]:
+    def decode(self, data: bytes) -> Iterable[mqtt.Packet]:
         """Whole packets: none here is long enough to come in chunks."""
         for item in self._reader.feed(data):
             assert not isinstance(item, mqtt.PayloadStarted | mqtt.PayloadChunk | mqtt.PayloadEnded)

@@ -4,7 +4,8 @@
     asynchronous   QoS 3 with confirm = 0: the broker passes the first subscriber's answer on
     synchronous    QoS 3 with confirm = n: one answer, once all n subscribers have answered
 
-The three take turns, query by query, on the same connections: a busy moment of the machine hits all of them.
+The three take turns, query by query, on the same connections: a busy moment of the machine hits all of them. A query
+begins when every exchange of the last one has ended everywhere, so that each packet is counted for its own query.
 """
 
 from __future__ import annotations
@@ -22,18 +23,10 @@ from typing import TYPE_CHECKING, Final
 from moq import wire
 from moq.bench.brokers import ready_line, started
 from moq.bench.papers import published
-from moq.bench.papers.exchanges import (
-    ALIASES,
-    ANSWERED,
-    CONFIRMED,
-    PAYLOAD,
-    RESPONSE,
-    Conversation,
-    Publisher,
-    Subscriber,
-)
+from moq.bench.papers.crowd import Crowd
+from moq.bench.papers.exchanges import ALIASES, ANSWERED, CONFIRMED, PAYLOAD, RESPONSE, Publisher
 from moq.bench.papers.metered import SETTLE_S, running_broker
-from moq.bench.papers.tapped_broker import DELAYS, SUBSCRIBER
+from moq.bench.papers.tapped_broker import DELAYS
 from transports import Target
 
 if TYPE_CHECKING:
@@ -72,7 +65,7 @@ class Plan:
         return self.steps * (START_ESTIMATE_S + self.settle_s + queries * QUERY_ESTIMATE_S)
 
 
-QUICK: Final = Plan(subscribers=(2, 4), publishes=3, settle_s=0.0)
+QUICK: Final = Plan(subscribers=(4,), publishes=3, settle_s=0.0)
 
 
 @dataclass(slots=True)
@@ -90,58 +83,6 @@ class Run:
     def mean_ms(self, kind: str) -> float:
         """As the paper averages."""
         return statistics.fmean(self.delays_ms[kind])
-
-
-class Group:
-    """A publisher and its subscribers, connected."""
-
-    def __init__(self, publisher: Publisher, subscribers: list[Subscriber], set_up: int) -> None:
-        self.set_up = set_up
-        """Packets it took to make the way back for responses."""
-        self._publisher = publisher
-        self._subscribers = subscribers
-        self._conversation = Conversation()
-        for party in (publisher, *subscribers):
-            party.conversation = self._conversation
-        publisher.wanted_responses = len(subscribers)
-
-    @classmethod
-    async def open(cls, target: Target, count: int) -> Group:
-        """Connect and subscribe everybody."""
-        subscribers = [await Subscriber.open(target, f"{SUBSCRIBER}{number}") for number in range(count)]
-        for subscriber in subscribers:
-            await subscriber.request(
-                wire.Subscribe(2, False, ALIASES[ANSWERED], ANSWERED),
-                wire.Register(0, False, ALIASES[RESPONSE], RESPONSE),
-                wire.Subscribe(3, False, ALIASES[CONFIRMED], CONFIRMED),
-            )
-        publisher = await Publisher.open(target, "publisher")
-        for topic in (ANSWERED, CONFIRMED):
-            await publisher.request(wire.Register(0, False, ALIASES[topic], topic))
-        before = publisher.sent + publisher.received
-        await publisher.request(wire.Subscribe(2, False, ALIASES[RESPONSE], RESPONSE))
-        return cls(publisher, subscribers, publisher.sent + publisher.received - before)
-
-    @property
-    def packets(self) -> int:
-        """That have passed all links so far, both ways."""
-        return sum(party.sent + party.received for party in (self._publisher, *self._subscribers))
-
-    async def ask(self, variant: str) -> Conversation:
-        """One query, to the end of its last exchange."""
-        self._conversation.begin(len(self._subscribers))
-        if variant == PLAIN:
-            self._publisher.publish(ANSWERED)
-        else:
-            self._publisher.publish(CONFIRMED, 0 if variant == ASYNCHRONOUS else len(self._subscribers))
-        async with asyncio.timeout(QUERY_TIMEOUT_S):
-            await self._conversation.over()
-        return self._conversation
-
-    def close(self) -> None:
-        """End all connections."""
-        for party in (self._publisher, *self._subscribers):
-            party.link.abort()
 
 
 async def run(plan: Plan, progress: Progress) -> list[Run]:
@@ -171,22 +112,41 @@ def _means(runs: list[Run], kind: str) -> str:
 
 
 async def _measure(plan: Plan, target: Target, subscribers: int) -> list[Run]:
+    assert target.port is not None
     runs = [Run(variant, subscribers) for variant in VARIANTS]
-    group = await Group.open(target, subscribers)
-    runs[0].set_up = group.set_up
-    try:
+    async with Crowd.run(target.port, subscribers) as crowd:
+        publisher = await Publisher.open(target, "publisher")
+        for topic in (ANSWERED, CONFIRMED):
+            await publisher.request(wire.Register(0, False, ALIASES[topic], topic))
+        before = publisher.packets
+        await publisher.request(wire.Subscribe(2, False, ALIASES[RESPONSE], RESPONSE))
+        runs[0].set_up = publisher.packets - before
         await asyncio.sleep(plan.settle_s)
-        for number in range(WARM_UP + plan.publishes):
-            for run in runs:
-                before = group.packets
-                query = await group.ask(run.variant)
-                if number >= WARM_UP:
-                    run.messages.append(group.packets - before)
-                    run.delays_ms[END_TO_END].append((query.known_ns - query.sent_ns) / NS_PER_MS)
-                    run.delays_ms[COMPLETION].append((query.completed_ns - query.sent_ns) / NS_PER_MS)
-    finally:
-        group.close()
+        await _ask_in_turn(publisher, crowd, runs, plan.publishes)
+        publisher.link.abort()
     return runs
+
+
+async def _ask_in_turn(publisher: Publisher, crowd: Crowd, runs: list[Run], publishes: int) -> None:
+    packets = 0
+    for number in range(WARM_UP + publishes):
+        for run in runs:
+            before = publisher.packets
+            async with asyncio.timeout(QUERY_TIMEOUT_S):
+                await _ask(publisher, run.variant, run.subscribers)
+                passed = await crowd.packets_after_query()
+            if number >= WARM_UP:
+                run.messages.append(publisher.packets - before + passed - packets)
+                run.delays_ms[END_TO_END].append((publisher.known_ns - publisher.sent_ns) / NS_PER_MS)
+                run.delays_ms[COMPLETION].append((publisher.completed_ns - publisher.sent_ns) / NS_PER_MS)
+            packets = passed
+
+
+async def _ask(publisher: Publisher, variant: str, subscribers: int) -> None:
+    if variant == PLAIN:
+        await publisher.query(ANSWERED, waited=None, responses=subscribers)
+    else:
+        await publisher.query(CONFIRMED, waited=0 if variant == ASYNCHRONOUS else subscribers, responses=0)
 
 
 @contextlib.asynccontextmanager

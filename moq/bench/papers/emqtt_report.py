@@ -86,7 +86,8 @@ def _method(plan: Plan) -> list[str]:
         f"One publisher and {', '.join(map(str, plan.subscribers))} subscribers, {plan.publishes} queries each after "
         f"{WARM_UP} that do not count; a topic of {len(ANSWERED)} byte and a payload of {len(PAYLOAD)}. MMQP over TCP "
         "on this machine; the paper had the publisher on a laptop behind Wi-Fi. The variants take turns on the same "
-        "connections; a query begins when every exchange of the last one has ended.",
+        "connections; a query begins when every exchange of the last one has ended. Broker, publisher and subscribers "
+        "are three processes.",
         "Plain is QoS 2 both ways: each subscriber publishes a response as soon as it has the query, and the publisher "
         "knows with the last response. Asynchronous is QoS 3 with confirm = 0, which is answered by the first "
         "subscriber; synchronous waits for all of them.",

@@ -35,6 +35,9 @@ MEAN: Final = 21_345
 """In thousandths. Sensors differ by hundredths around it, each one constant, so that the average of any window is
 written with as many digits as a single value: K, the length of a number, is the same for both as in the equations."""
 STEP: Final = 10
+BUSY_SHARE: Final = 0.6
+"""The part of a window in which sensors publish, in its middle: neither clock nor generator is so exact that a message
+near the boundary would surely be counted for the window it was meant for."""
 RESULT_TIMEOUT_S: Final = 30.0
 LEAD_S: Final = 0.3
 """Before a window begins everybody is connected and the publishers wait for it."""
@@ -70,13 +73,7 @@ class Plan:
 
 
 QUICK: Final = Plan(
-    shapes=((1, 1), (4, 2)),
-    window_s=1,
-    windows=1,
-    image_shapes=((1, 1), (2, 2)),
-    images=2,
-    image_interval_s=0.5,
-    settle_s=0.0,
+    shapes=((3, 2),), window_s=2, windows=1, image_shapes=((2, 2),), images=2, image_interval_s=0.5, settle_s=0.0
 )
 
 
@@ -239,12 +236,11 @@ def scalar_task(plan: Plan, variant: str, sensors: int) -> Task:
         published_bytes(topic + sensor_name(number), sensor_value(number, sensors).encode())
         for number in range(sensors)
     ]
-    interval_s = plan.window_s / MESSAGES_PER_RESULT
-    # All of a window well inside it: neither clock nor loop is exact.
+    step_s = plan.window_s * BUSY_SHARE / (MESSAGES_PER_RESULT * sensors)
     times = [
-        ((count + 0.25 + 0.5 * number / sensors) * interval_s, number)
-        for count in range(MESSAGES_PER_RESULT * plan.windows)
-        for number in range(sensors)
+        (plan.window_s * (window + (1 - BUSY_SHARE) / 2) + number * step_s, number % sensors)
+        for window in range(plan.windows)
+        for number in range(MESSAGES_PER_RESULT * sensors)
     ]
     if variant == PLAIN:
         return Task(f"{topic}+", messages, times, len(times), lambda packet: True, plan.window_s)

@@ -64,7 +64,7 @@ class Plan:
 
 
 QUICK: Final = Plan(
-    publishers=(3, 6),
+    publishers=(6,),
     subscribers=10,
     duration_s=2.0,
     periods=((1.0, 0.3), (0.5, 0.3), (0.25, 0.3), (0.0, 0.1)),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from moq import wire
 from moq.bench.papers.clients import MAX_PACKET_BYTES
+from moq.bench.papers.crowd import NAME as SUBSCRIBER
 from moq.config import BrokerConfig
 from moq.server.server import Server
 from transports.fair import FairLoop
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from moq.broker.link import Lane, Link, LinkHandler
 
 DELAYS: Final = "delays.json"
-SUBSCRIBER: Final = "subscriber-"
-"""How the client identifiers of those whose delays count begin."""
 
 
 class Tap:
