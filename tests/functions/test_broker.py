@@ -34,13 +34,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-functi
 
 
 @contextmanager
-def broker_with_functions(where: Path) -> Iterator[Broker]:
+def broker_with_functions(where: Path, *options: str) -> Iterator[Broker]:
     """A broker that has the functions of the tests besides its own."""
     if not (where / "site").exists():
         install(where / "site", "some-functions", "some_functions", FUNCTIONS, **ENTRIES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(where / "site"))
-        with Broker(where, "--limit", "function_timeout_s=1") as running:
+        with Broker(where, *options) as running:
             yield running
 
 
@@ -163,18 +163,18 @@ async def test_retained_messages_are_processed_again_for_a_session_that_survived
     [
         ("FAIL", "ZeroDivisionError: division by zero"),
         ("END", "ended the worker with status 3"),
-        ("SPIN", "took more than 1 seconds"),
+        ("FLOOD", "PluginError: returned 2000000 bytes; at most 1048576 are allowed"),
     ],
 )
 async def test_an_error_reaches_the_subscriber_and_others_notice_nothing(client: Client, name: str, words: str) -> None:
     async with (
         client.subscribe(f"${name}/room") as failing,
-        client.subscribe("$UPPER/room") as other,
+        client.subscribe("$LENGTH/room") as other,
         client.subscribe("room") as plain,
     ):
-        await client.publish("room", b"hello", qos=1)
-        assert (await next_of(plain)).payload == b"hello"
-        assert (await next_of(other)).payload == b"HELLO"
+        await client.publish("room", b"2000000", qos=1)
+        assert (await next_of(plain)).payload == b"2000000"
+        assert (await next_of(other)).payload == b"7"
         told = await next_of(failing)
         assert (told.topic, told.payload) == (f"$ERROR/${name}/room", words.encode())
 
@@ -203,6 +203,13 @@ async def test_calls_and_what_became_of_them_are_counted(broker: Broker, client:
         "crashes_total": 2,
         "refused_total": 0,
     }
+
+
+async def test_a_function_without_end_is_an_error_to_its_subscriber(data_dir: Path) -> None:
+    with broker_with_functions(data_dir, "--limit", "function_timeout_s=2") as broker:
+        async with moq.connect(broker.url("tcp")) as client, client.subscribe("$SPIN/room") as failing:
+            await client.publish("room", b"", qos=1)
+            assert (await next_of(failing)).payload == b"took more than 2 seconds"
 
 
 async def test_a_function_nobody_has_is_refused_with_the_reason(client: Client) -> None:

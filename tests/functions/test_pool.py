@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moq.functions.process import NICENESS
+from tests.functions.distributions import FUNCTIONS, install
 from tests.functions.processes import workers
 
 if TYPE_CHECKING:
@@ -124,16 +125,18 @@ async def test_a_crash_is_told_and_the_next_call_has_another_worker(
 
 
 async def test_a_function_without_end_is_ended(opened: Opened) -> None:
-    async with opened(function_timeout_s=0.3) as pool:
-        assert await pool.complaint("SPIN") == "took more than 0.3 seconds"
+    async with opened(function_timeout_s=2) as pool:
+        assert await pool.complaint("SPIN") == "took more than 2 seconds"
         assert await pool.call("UPPER", b"next") == b"NEXT"
         assert len(workers()) == 1
     assert pool.figures.timeouts == 1
 
 
-async def test_starting_a_worker_is_not_part_of_the_time_a_call_has(opened: Opened) -> None:
-    async with opened(function_timeout_s=0.02) as pool:
-        assert await pool.call("UPPER", b"first") == b"FIRST"
+async def test_loading_a_function_is_not_part_of_the_time_a_call_has(opened: Opened, site: Path) -> None:
+    late = FUNCTIONS + "    time.sleep(2)\n"
+    install(site, "late-functions", "late_functions", late.replace("UPPER", "LATE"), LATE="upper")
+    async with opened(function_timeout_s=1.5) as pool:
+        assert await pool.call("LATE", b"at last") == b"AT LAST"
 
 
 async def test_memory_is_limited_by_the_address_space(opened: Opened) -> None:

@@ -89,8 +89,8 @@ class Alone:
 @pytest.fixture
 def alone(site: Path, monkeypatch: pytest.MonkeyPatch) -> Alone:
     install(site, "some-functions", "some_functions", FUNCTIONS, **ENTRIES)
-    monkeypatch.setattr(process, "LOAD_TIMEOUT_S", 1.0)
-    return Alone(Limits(function_timeout_s=1.0))
+    monkeypatch.setattr(process, "LOAD_TIMEOUT_S", 2.0)
+    return Alone(Limits(function_timeout_s=2.0))
 
 
 def test_a_worker_ends_when_its_broker_closes_the_connection(alone: Alone) -> None:
