@@ -54,6 +54,7 @@ EXAMPLES = """
   moq bench durable                                 what survives, beside Mosquitto's persistence
   moq bench restart                                 time to ready with a million queued messages
   moq bench neighbours                              latency beside clients that misbehave
+  moq bench papers --out report                     the experiments of the three MQTT papers
 
 Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
 broker sustains without losing any, and the latencies are those of a full window. Every message is checked; the exit
