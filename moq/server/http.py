@@ -52,6 +52,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("moq_links_open", "Links that are open now", self._server.connections)
         yield GaugeMetricFamily("moq_sessions", "Sessions, connected or not", len(broker.sessions))
         yield GaugeMetricFamily("moq_subscriptions", "Subscriptions of all sessions", broker.subscriptions.count)
+        yield GaugeMetricFamily("moq_computations", "Different subscriptions with operators", len(broker.stages))
         yield GaugeMetricFamily("moq_topics", "Topic names known", len(broker.topics))
         yield GaugeMetricFamily("moq_retained_messages", "Messages retained", broker.topics.retained_count)
         yield GaugeMetricFamily("moq_retained_bytes", "Payload bytes retained", broker.topics.retained_bytes)

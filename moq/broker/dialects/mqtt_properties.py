@@ -25,8 +25,10 @@ MAX_EXPIRY_S: Final = 0xFFFF_FFFF
 
 def from_wire(properties: mqtt.Properties) -> Properties | None:
     """What a message keeps of the properties of its PUBLISH, or of the will in CONNECT."""
+    user = tuple(properties.user_properties or ())
     kept = Properties(
-        user=tuple(properties.user_properties or ()),
+        encrypted=(ENCRYPTED, "1") in user,
+        user=user,
         content_type=properties.content_type,
         payload_format=properties.payload_format_indicator,
         response_topic=properties.response_topic,
@@ -60,7 +62,7 @@ def _foreign(properties: Properties) -> list[tuple[str, str]]:
         told.append((TIMESTAMP, str(properties.timestamp_ns)))
     if properties.group_start:
         told.append((GROUP_START, "1"))
-    if properties.encrypted:
+    if properties.encrypted and (ENCRYPTED, "1") not in properties.user:
         told.append((ENCRYPTED, "1"))
     if properties.type_id is not None:
         told.append((TYPE_ID, str(properties.type_id)))

@@ -69,6 +69,18 @@ def test_messages_that_pass_a_rule_keep_their_mark_if_asked_for(desk: Desk) -> N
     assert [message.retain for client in (alice, bob) for message in client.messages()] == [True, False]
 
 
+def test_a_publisher_can_mark_what_it_has_encrypted(desk: Desk) -> None:
+    alice, bob = connect(desk, "alice"), connect(desk, "bob")
+    alice.subscribe("$GT;0/a")
+    bob.subscribe("a")
+    marks = [("before", "1"), ("moq-encrypted", "1"), ("after", "2")]
+    bob.publish("a", b"1", properties=mqtt.Properties(user_properties=marks))
+    assert [message.topic for message in alice.messages()] == ["$ERROR/$GT;0/a"]
+    (message,) = bob.messages()
+    assert message.properties is not None
+    assert message.properties.user_properties == marks
+
+
 @pytest.mark.parametrize("filter_", ["$GT;0/a", "$SUM/+"])
 def test_unsubscribing_before_the_subscription_is_safe_is_no_harm(filter_: str) -> None:
     desk = Desk()
