@@ -92,9 +92,12 @@ class World:
         self.exchanges: list[Exchange] = []
         for client in (self.publisher, self.subscriber):
             self.connect(client)
-        assert self.subscriber.core is not None
-        self.inboxes = [self.subscriber.core.subscribe(filter_, qos=2) for filter_ in ("a/#", "b")]
+        self.inboxes = [self.subscribe(filter_) for filter_ in ("a/#", "b")]
         self.settle()
+
+    def subscribe(self, filter_: str) -> Inbox:
+        assert self.subscriber.core is not None
+        return self.subscriber.core.subscribe(filter_, qos=2)
 
     def connect(self, client: ClientSide) -> None:
         broker = self.broker
