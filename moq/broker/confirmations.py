@@ -81,6 +81,7 @@ class _Collection:
         "number",
         "outcome",
         "packet_id",
+        "peer",
         "places",
         "qos",
         "session",
@@ -92,6 +93,8 @@ class _Collection:
 
     def __init__(self, session: Session, packet_id: int, number: int, topic: str, qos: int, wanted: Wanted) -> None:
         self.session = session
+        self.peer = session.peer
+        """The connection its message came on, for the first time or again."""
         self.packet_id = packet_id
         self.number = number
         self.topic = topic
@@ -161,6 +164,7 @@ class Confirmations:
         if not is_repeated:
             self._forget(collection)
             return False
+        collection.peer = session.peer
         if collection.outcome is not None:
             self._tell(collection)
         return True
@@ -323,11 +327,15 @@ class Confirmations:
         return Outcome(reason, tuple(answer if is_told else replace(answer, client_id="") for answer in answers))
 
     def _tell(self, collection: _Collection) -> None:
-        """Tell the publisher, once that is safe; one that is away asks by repeating its message."""
-        peer, packet_id, qos = collection.session.peer, collection.packet_id, collection.qos
+        """Tell the publisher, once that is safe; one that was away asks by repeating its message.
+
+        Not before: its release could overtake the repetition, which lies on another lane and would then be taken for
+        a new message.
+        """
+        peer, packet_id, qos = collection.peer, collection.packet_id, collection.qos
         outcome = collection.outcome
         assert outcome is not None
-        if peer is None:
+        if peer is None or peer is not collection.session.peer:
             return
         if qos == 1:
             self._forget(collection)  # its acknowledgement is the last packet of the exchange

@@ -526,6 +526,18 @@ def test_a_publisher_that_comes_back_early_goes_on_waiting(desk: Desk) -> None:
     assert outcome(client) == (Reason.SUCCESS, [("one", None)])
 
 
+def test_a_publisher_that_comes_back_is_not_told_before_it_asks(desk: Desk) -> None:
+    """Its release, on the control lane, would overtake the repetition, which would be delivered as a new message."""
+    client, one = publisher(desk), subscriber(desk, "one")
+    publish(client, 1)
+    client.lost()
+    client = publisher(desk, resume=True)
+    answer(one)
+    assert client.read() == []
+    publish(client, 1, dup=True)
+    assert outcome(client) == (Reason.SUCCESS, [("one", None)])
+
+
 def test_a_subscriber_that_is_away_may_answer_in_time(desk: Desk) -> None:
     client, one = publisher(desk), subscriber(desk, "one", settings=LONG)
     one.lost()

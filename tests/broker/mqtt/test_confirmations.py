@@ -351,11 +351,14 @@ def test_at_qos_1_an_identifier_without_dup_is_a_new_message(desk: Desk) -> None
 def test_a_publisher_that_comes_back_with_mqtt_3_1_1_is_told_what_its_version_can(desk: Desk) -> None:
     client, one = connect(desk, "publisher", properties=lasting()), connect(desk, "one")
     one.subscribe("t", 1)
-    publish(client, 1)
+    publish(client, 1, qos=2)
     client.lost()
     client = connect(desk, "publisher", 4, clean=False)
-    one.send(mqtt.PubAck(one.messages()[0].packet_id))
-    assert client.read() == [mqtt.PubAck(7)]
+    client.publish("t", b"!", qos=2, id=7, dup=True)
+    client.send(mqtt.PubRel(7))
+    assert client.read() == [mqtt.PubRec(7), mqtt.PubComp(7)]
+    assert len(one.messages()) == 1
+    assert not desk.broker.confirmations._of
 
 
 def test_a_small_packet_tells_how_it_ended_and_how_many() -> None:
