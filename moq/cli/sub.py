@@ -33,7 +33,7 @@ def add_parser(commands: Commands) -> None:
     connection.add_qos(parser)
     parser.add_argument(
         "--period",
-        type=connection.count,
+        type=int,
         metavar="MS",
         help="at most one message per topic in this time, the newest; rounded to 10 ms",
     )

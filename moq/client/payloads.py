@@ -52,7 +52,8 @@ def extension_of(
 def subscribe_extension_of(
     period: float | None = None, priority: int | None = None, deadline: float | None = None
 ) -> SubscribeExtension | None:
-    """The extension of SUBSCRIBE, or None if there is nothing to say."""
+    """The extension of SUBSCRIBE, or None if there is nothing to say; a period of 0 is none."""
+    period = period or None
     if period is None and priority is None and deadline is None:
         return None
     return SubscribeExtension(

@@ -39,6 +39,7 @@ def test_an_extension_says_only_what_is_given() -> None:
         group_start=True, properties=[Property("a", "b")]
     )
     assert subscribe_extension_of() is None
+    assert subscribe_extension_of(period=0) is None
     assert subscribe_extension_of(period=0.25, priority=1) == SubscribeExtension(period=25, priority=1)
 
 
