@@ -1,10 +1,10 @@
-"""What broker and worker say to each other, over a pair of sockets: two requests and one answer.
+"""What broker and worker say to each other, over a pair of sockets: three requests and one answer.
 
     request   kind 1 · length of the name 2 · length of the body 4 · name · body
     answer    status 1 · length of the body 4 · body: what was asked for, or why there is nothing
 
-LOAD has the entry point as its body and is answered with the description of the function, as JSON; CALL has a payload
-and is answered with one. A worker answers in turn, so that nothing needs a number.
+LOAD has the entry point as its body and is answered with the description of the function, as JSON; PREPARE says that
+calls will follow; CALL has a payload and is answered with one. A worker answers in turn, so nothing needs a number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Kind(IntEnum):
     """What the broker asks for."""
 
     LOAD = 0
-    CALL = 1
+    PREPARE = 1
+    CALL = 2
 
 
 class Status(IntEnum):

@@ -76,6 +76,8 @@ class Function:
     call: Callable[[bytes], Result]
     """Gets a payload. Runs in a process of its own, one call at a time; what it raises is told to the subscribers."""
     interface: int = INTERFACE
+    prepare: Callable[[], object] = lambda: None
+    """Done once in each worker before its first call, and not in the time of that: imports of large libraries."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be offered to clients."""
@@ -93,8 +95,9 @@ class Function:
         for name, kind in (("cost", Cost), ("output_type", OutputType)):
             if getattr(self, name) not in list(kind):
                 raise PluginError(f"{name} is {getattr(self, name)!r}; known are {', '.join(kind)}")
-        if not callable(self.call):
-            raise PluginError(f"call is {self.call!r}, which cannot be called")
+        for name in ("call", "prepare"):
+            if not callable(getattr(self, name)):
+                raise PluginError(f"{name} is {getattr(self, name)!r}, which cannot be called")
 
     def process(self, payload: bytes) -> bytes:
         """Call it, and write what it returns as a payload.

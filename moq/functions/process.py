@@ -58,7 +58,7 @@ class WorkerProcess:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._loaded: set[str] = set()
+        self._prepared: set[str] = set()
 
     @classmethod
     async def start(cls, limits: Limits) -> Self:
@@ -85,11 +85,8 @@ class WorkerProcess:
             CallError: It cannot be used, for the reason given.
             WorkerError: It ended the worker, or took too long.
         """
-        description = await self._ask(
-            Kind.LOAD, plugin.name, plugin.value.encode(), LOAD_TIMEOUT_S, MAX_DESCRIPTION_BYTES
-        )
-        self._loaded.add(plugin.name)
-        return description
+        value = plugin.value.encode()
+        return await self._ask(Kind.LOAD, plugin.name, value, LOAD_TIMEOUT_S, MAX_DESCRIPTION_BYTES)
 
     async def call(self, plugin: Plugin, payload: bytes) -> bytes:
         """Have a payload processed.
@@ -98,8 +95,10 @@ class WorkerProcess:
             CallError: The function raised something or returned too much.
             WorkerError: It ended the worker, or took too long.
         """
-        if plugin.name not in self._loaded:
+        if plugin.name not in self._prepared:
             await self.load(plugin)
+            await self._ask(Kind.PREPARE, plugin.name, b"", LOAD_TIMEOUT_S, 0)
+            self._prepared.add(plugin.name)
         limits = self._limits
         return await self._ask(
             Kind.CALL, plugin.name, payload, limits.function_timeout_s, limits.max_function_output_bytes

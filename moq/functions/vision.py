@@ -1,6 +1,6 @@
 """`$CNTPPL`: how many people a picture shows, by OpenCV's detector of upright people (histograms of gradients).
 
-OpenCV is imported by the first call, in a worker: whoever only wants to know what this is does not pay for it.
+OpenCV is imported when a worker is prepared: whoever only wants to know what this is does not pay for it.
 """
 
 from __future__ import annotations
@@ -75,4 +75,5 @@ count_people = Function(
     description="counts people in an image",
     output_type=OutputType.VALUE,
     call=count,
+    prepare=_detector,
 )

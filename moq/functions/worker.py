@@ -55,7 +55,14 @@ class Worker:
 
     def _answer(self, kind: int, name: str, body: bytes) -> bytes:
         try:
-            result = self._load(name, body) if kind == Kind.LOAD else self._call(name, body)
+            match kind:
+                case Kind.LOAD:
+                    result = self._load(name, body)
+                case Kind.PREPARE:
+                    result = b""
+                    self._functions[name].prepare()
+                case _:
+                    result = self._call(name, body)
         except Unavailable as error:
             return answer(Status.UNAVAILABLE, str(error).encode())
         except BaseException as error:  # also SystemExit: it is the function that wants to end, not we

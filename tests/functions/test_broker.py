@@ -47,7 +47,9 @@ def broker_with_functions(where: Path, *options: str) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One for all tests, whatever they do to its workers; at the end it must be well."""
-    with broker_with_functions(tmp_path_factory.mktemp("broker")) as running:
+    # Functions have low priority: on a loaded machine a picture can take many times the quarter of a second it needs.
+    patience = f"function_timeout_s={PATIENCE_S}"
+    with broker_with_functions(tmp_path_factory.mktemp("broker"), "--limit", patience) as running:
         yield running
         assert running.stop() == 0
 

@@ -62,6 +62,7 @@ def function(**parts: object) -> Function:
         ("description", "", "description has 0 characters; expected 1 to 200"),
         ("description", "x" * (MAX_DESCRIPTION + 1), "description has 201 characters; expected 1 to 200"),
         ("call", 3, "call is 3, which cannot be called"),
+        ("prepare", 3, "prepare is 3, which cannot be called"),
         ("interface", 2, "interface is 2; this broker has 1"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moq.functions.process import NICENESS
-from tests.functions.distributions import FUNCTIONS, install
+from tests.functions.distributions import install
 from tests.functions.processes import workers
 
 if TYPE_CHECKING:
@@ -132,11 +132,24 @@ async def test_a_function_without_end_is_ended(opened: Opened) -> None:
     assert pool.figures.timeouts == 1
 
 
-async def test_loading_a_function_is_not_part_of_the_time_a_call_has(opened: Opened, site: Path) -> None:
-    late = FUNCTIONS + "    time.sleep(2)\n"
-    install(site, "late-functions", "late_functions", late.replace("UPPER", "LATE"), LATE="upper")
+async def test_preparing_happens_once_and_not_in_the_time_a_call_has(opened: Opened, site: Path) -> None:
+    late = """
+        import time
+        from moq.functions import Cost, Function, OutputType
+
+        prepared = []
+
+        def prepare():
+            time.sleep(2)
+            prepared.append(1)
+
+        call = lambda payload: len(prepared)
+        late = Function("LATE", ("*/*",), Cost.LOW, "is late", OutputType.VALUE, call, prepare=prepare)
+    """
+    install(site, "late-functions", "late_functions", late, LATE="late")
     async with opened(function_timeout_s=1.5) as pool:
-        assert await pool.call("LATE", b"at last") == b"AT LAST"
+        for _ in range(2):
+            assert await pool.call("LATE") == b"1"
 
 
 async def test_memory_is_limited_by_the_address_space(opened: Opened) -> None:

@@ -17,7 +17,7 @@ from moq.config import Limits
 from moq.functions.images import dimensions
 from moq.functions.vision import MAX_PIXELS, count
 from tests.functions.pictures import draw, encode
-from tests.functions.pools import Pool
+from tests.functions.pools import PATIENCE_S, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -119,7 +119,7 @@ def test_any_bytes_have_dimensions_or_are_refused(data: bytes, start: bytes) -> 
 
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool]:
-    pool = Pool(1, Limits())
+    pool = Pool(1, Limits(function_timeout_s=PATIENCE_S))
     await pool.open()
     pool.start()
     yield pool

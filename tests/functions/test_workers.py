@@ -40,7 +40,7 @@ async def main():
     await ready.wait()
     pool.submit("SPIN", b"", lambda *_: None)
     pool.submit("MEET", b"/nonexistent/file", lambda *_: None)
-    while len(pool._workers) < 2 or not all(worker._loaded & {"SPIN", "MEET"} for worker in pool._workers):
+    while len(pool._workers) < 2 or not all(worker._prepared & {"SPIN", "MEET"} for worker in pool._workers):
         await asyncio.sleep(0.01)
     print("busy", flush=True)
     await asyncio.sleep(600)
