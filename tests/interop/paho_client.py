@@ -132,6 +132,8 @@ class Paho:
         with contextlib.suppress(OSError, AttributeError):  # it has ended already, perhaps just now
             self.client.socket().shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
         self.client.loop_stop()
+        # Its own pair of sockets paho closes when it is collected, which may be after they are.
+        self.client._reset_sockets()
 
     def __enter__(self) -> Self:
         return self
