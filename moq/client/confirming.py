@@ -56,7 +56,8 @@ class Confirmations:
 class NotConfirmed(RequestRefused):
     """Fewer subscribers than were waited for have confirmed a message; `reason` says why no more will.
 
-    With TOO_FEW_SUBSCRIBERS and no confirmations, and with any other reason but CONFIRMATION_TIMED_OUT, nobody got it.
+    TOO_FEW_SUBSCRIBERS: there were too few from the start, and nobody got it, or too few are left that could confirm.
+    CONFIRMATION_TIMED_OUT: the rest may still get it. Any other reason is that of a broker that did not take it.
     """
 
     def __init__(self, wish: Wish, topic: str, reason: int, confirmed: tuple[Confirmation, ...] = ()) -> None:

@@ -236,6 +236,18 @@ def test_several_messages_are_collected_apart(desk: Desk) -> None:
     assert [packet.packet_id for packet in client.take(ConfirmSyn)] == [1]
 
 
+def test_subscribers_that_are_sent_the_same_share_its_bytes(desk: Desk) -> None:
+    client, one, two, other = publisher(desk), *(subscriber(desk, name) for name in ("one", "two", "other"))
+    other.subscribe("u", alias=2, qos=1)
+    client.register("u", alias=2)
+    client.publish(2, b"", qos=1, id=1)
+    publish(client, 3)
+    first, second, third = (subscriber_.messages()[-1] for subscriber_ in (one, two, other))
+    assert (first.id, second.id, third.id) == (1, 1, 2), "the third has another message before it"
+    assert first.packet == second.packet
+    assert third.packet.waited == 3
+
+
 # --- designated subscribers ---------------------------------------------------------------------------
 
 

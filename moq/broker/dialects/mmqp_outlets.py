@@ -81,7 +81,7 @@ class Outlets:
         figures = self._figures
         figures.messages_sent += 1
         figures.bytes_sent += len(payload)
-        if not outlet.is_announced or message.properties is not None or message.expires_at != NEVER:
+        if not outlet.is_announced or message.expires_at != NEVER:
             lane.write(self._encode_fully(message, outlet, qos, packet_id, dup))
             return SENT
         flags = message.retain << 7 | dup << 6 | qos << 4
@@ -89,6 +89,12 @@ class Outlets:
         if message.frame_key == key:
             # Another recipient knows the topic by the same alias: it gets the very same bytes.
             lane.write(message.frame)
+            return SENT
+        if message.properties is not None:
+            frame = self._encode_fully(message, outlet, qos, packet_id, dup)
+            if len(payload) < JOIN_BELOW:
+                message.frame_key, message.frame = key, frame
+            lane.write(frame)
             return SENT
         header = _header(message.kind, flags, packet_id, outlet.alias, len(payload))
         if len(payload) < JOIN_BELOW:
