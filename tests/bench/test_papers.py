@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from moq.bench import brokers
-from moq.bench.papers import cli, emqtt, equations, mqttplus, page, picture, published, rfc, svg
+from moq.bench.papers import cli, emqtt, equations, mqttplus, page, picture, published, rfc, standin, svg
 from moq.bench.papers.results import Chart, Study, Verdict
 from moq.cli.exits import Exit
 from moq.cli.main import make_parser
@@ -135,6 +138,21 @@ def test_mqtt_plus_sends_what_its_equations_say(tmp_path: Path) -> None:
         assert run["wrong"] == 0
         assert run["cpu_s"] > 0
         assert run["rss_bytes"] > 1_000_000
+
+
+def test_a_stand_in_for_the_detector_is_found_like_any_plug_in(tmp_path: Path) -> None:
+    standin.install(tmp_path)
+    program = (
+        "from moq.functions.plugins import find; found = find()[0].load(); print(found.description, found.call(b'abc'))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == f"{standin.count_nobody.description} 0\n"
 
 
 # --- the arithmetic ---

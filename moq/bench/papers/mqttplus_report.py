@@ -88,7 +88,7 @@ def _verdicts(plan: Plan, scalar: Runs, images: Runs) -> list[Verdict]:
             TOLERANCE,
         ),
         Verdict(
-            "pictures: traffic saved by $CNTPPL, of I/P, at least",
+            "pictures: traffic saved by $CNTPPL, of I/P, at worst",
             saved / published.MQTTPLUS_IMAGE_RATIO,
             "at least",
             1 - TOLERANCE,
