@@ -322,6 +322,26 @@ def test_a_member_that_is_also_a_subscriber_counts_once(desk: Desk) -> None:
     assert outcome(client) == (TOO_FEW, [("both", None)])
 
 
+def test_a_group_that_acknowledges_nothing_does_not_count(desk: Desk) -> None:
+    client, member = publisher(desk), subscriber(desk, "member", group="g", qos=0)
+    publish(client, 1)
+    assert client.read() == [PubSyn(0, 7, TOO_FEW)]
+    publish(client, 1, "member", id=8)
+    assert client.read() == [PubSyn(0, 8, TOO_FEW)]
+    assert member.payloads() == []
+
+
+def test_a_member_that_was_not_designated_does_not_answer_for_its_group(desk: Desk) -> None:
+    client = publisher(desk)
+    members = {name: subscriber(desk, name, group="g") for name in ("left", "right")}
+    publish(client, 1, "left", id=1)
+    publish(client, 1, "left", id=2)
+    for member in members.values():
+        answer(member)
+    told = {packet.reason: [item.client_id for item in packet.confirmations] for packet in client.take(ConfirmSyn)}
+    assert told == {Reason.SUCCESS: ["left"], TOO_FEW: []}
+
+
 def test_a_designated_member_answers_for_its_group(desk: Desk) -> None:
     client, member = publisher(desk), subscriber(desk, "member", group="g")
     publish(client, 1, "member")
@@ -360,6 +380,16 @@ def test_too_few_are_left_is_told_at_once_with_who_answered(desk: Desk) -> None:
     assert outcome(client) == (TOO_FEW, [("one", b"here")])
     client.pubsyn(7, Reason.RELEASE)
     assert client.read() == [PubAck(0, 7, Reason.SUCCESS)]
+
+
+def test_a_subscriber_whose_session_expires_while_it_is_away_will_not_answer(desk: Desk) -> None:
+    client, one = publisher(desk), subscriber(desk, "one", settings=Settings(persistent=True, expiry_s=5))
+    one.lost()
+    publish(client, 1)
+    desk.advance(4)
+    assert client.read() == []
+    desk.advance(1)
+    assert outcome(client) == (TOO_FEW, [])
 
 
 def test_a_refusal_is_no_answer(desk: Desk) -> None:
