@@ -32,11 +32,16 @@ FIRST_MESSAGES: Final = 2_000
 """Of the load: 8 MB, twice what is kept for one subscriber."""
 
 QUEUED_BYTES: Final = 4 * 1024 * 1024
-OPTIONS: Final = ("--limit", f"max_queued_bytes={QUEUED_BYTES}", "--store", "memory")
-"""Of the broker: what it keeps for one slow subscriber is small, so that its memory shows whether it keeps to it."""
-
 STORM_CONNECTIONS: Final = 200
 """Under way at once."""
+
+OPTIONS: Final = (
+    *("--limit", f"max_queued_bytes={QUEUED_BYTES}"),
+    *("--limit", f"max_connections_per_address={2 * STORM_CONNECTIONS}"),
+    *("--store", "memory"),
+)
+"""Of the broker: what it keeps for one slow subscriber is small, so that its memory shows whether it keeps to it. So is
+the number of connections: a QUIC connection that was abandoned without a word stays until it was silent for long."""
 
 ALLOWED_BYTES: Final = 64 * 1024 * 1024
 """Of two subscribers, so much waiting, as much in flight, and a high-water mark of 1 MiB; two hundred connections of
