@@ -1,10 +1,10 @@
 """What the client has asked of the broker and not yet heard the end of: exchanges and operations.
 
     Exchange    a message we send, and what became of it
-        WAITING ──PUBREQ──► SENT ──────────────PUBACK──────────────► ENDED      QoS 1
-                              └─PUBSYN─► RELEASED ──────PUBACK─────► ENDED      QoS 2
-                              └─PUBSYN with TYPE 3, which settles it, then the same              QoS 3
-        WAITING ──PUBREQ──► ENDED                                               QoS 0
+        WAITING ──PUBREQ──► SENT ──────────────PUBACK────────────────────────► ENDED      QoS 1
+                              └─PUBSYN─► RELEASED ──────PUBACK───────────────► ENDED      QoS 2
+                              └─PUBSYN, TYPE 3: settled ─► RELEASED ──PUBACK─► ENDED      QoS 3
+        WAITING ──PUBREQ──► ENDED                                                         QoS 0
     Operation   a TOPREQ, TYPEREQ or PUBTYPE and its answer
 
 Both settle once, with an error or without, and then wake whoever waits for it. Both outlive the connection they began
