@@ -27,6 +27,7 @@ from moq.bench.papers.crowd import Crowd
 from moq.bench.papers.exchanges import ALIASES, ANSWERED, CONFIRMED, PAYLOAD, RESPONSE, Publisher
 from moq.bench.papers.metered import SETTLE_S, running_broker
 from moq.bench.papers.tapped_broker import DELAYS
+from moq.errors import ConnectionLost
 from transports import Target
 
 if TYPE_CHECKING:
@@ -132,9 +133,7 @@ async def _ask_in_turn(publisher: Publisher, crowd: Crowd, runs: list[Run], publ
     for number in range(WARM_UP + publishes):
         for run in runs:
             before = publisher.packets
-            async with asyncio.timeout(QUERY_TIMEOUT_S):
-                await _ask(publisher, run.variant, run.subscribers)
-                passed = await crowd.packets_after_query()
+            passed = await _ask(publisher, crowd, run)
             if number >= WARM_UP:
                 run.messages.append(publisher.packets - before + passed - packets)
                 run.delays_ms[END_TO_END].append((publisher.known_ns - publisher.sent_ns) / NS_PER_MS)
@@ -142,11 +141,17 @@ async def _ask_in_turn(publisher: Publisher, crowd: Crowd, runs: list[Run], publ
             packets = passed
 
 
-async def _ask(publisher: Publisher, variant: str, subscribers: int) -> None:
-    if variant == PLAIN:
-        await publisher.query(ANSWERED, waited=None, responses=subscribers)
-    else:
-        await publisher.query(CONFIRMED, waited=0 if variant == ASYNCHRONOUS else subscribers, responses=0)
+async def _ask(publisher: Publisher, crowd: Crowd, run: Run) -> int:
+    """One query, until it is over everywhere; the packets that have passed the subscribers' links by then."""
+    waited = {PLAIN: None, ASYNCHRONOUS: 0, SYNCHRONOUS: run.subscribers}[run.variant]
+    try:
+        async with asyncio.timeout(QUERY_TIMEOUT_S):
+            await publisher.query(ANSWERED if waited is None else CONFIRMED, waited, run.subscribers)
+            return await crowd.packets_after_query()
+    except TimeoutError:
+        raise ConnectionLost(
+            f"a query, {run.variant}, to {run.subscribers} subscribers was not over after {QUERY_TIMEOUT_S:g} s"
+        ) from None
 
 
 @contextlib.asynccontextmanager

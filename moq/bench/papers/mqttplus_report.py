@@ -76,13 +76,19 @@ def _verdicts(plan: Plan, scalar: Runs, images: Runs) -> list[Verdict]:
     saved = min(measured_ratio(images, PROCESSED, shape) for shape in plan.image_shapes)
     return [
         Verdict(
-            "aggregates named by keyword (SKR): traffic off equation (5), at worst",
+            "aggregates named by keyword (SKR): traffic off equation (5) as printed, at worst",
             _worst(plan, scalar, SKR, is_exact=False),
             "at most",
             TOLERANCE,
         ),
         Verdict(
-            "aggregates named by participants (RPT): traffic off equation (6) with separators counted, at worst",
+            "aggregates named by participants (RPT): traffic off equation (6) as printed, at worst",
+            _worst(plan, scalar, RPT, is_exact=False),
+            "at most",
+            TOLERANCE,
+        ),
+        Verdict(
+            "aggregates named by participants (RPT): traffic off equation (6) counted to the byte, at worst",
             _worst(plan, scalar, RPT, is_exact=True),
             "at most",
             TOLERANCE,
@@ -167,8 +173,9 @@ def _method(plan: Plan) -> list[str]:
         "without TCP and IP; the paper counted frames. Averages are written with as many digits as the values. "
         "The paper's numbers of sensors and subscribers exist only in images that were not available.",
         "The equations are approximations: (5) leaves out the slash between operator and topic and that $AGGREGATE is "
-        "longer than a sensor's name, (6) leaves out the separators between names and counts one name twice. The table "
-        "has the deviation from both as printed; (6) is judged with its terms counted to the byte.",
+        "longer than a sensor's name, (6) leaves out the separators between names and counts one name twice. (6) is "
+        "judged twice, as printed and with its terms counted to the byte: names with separators between "
+        "them cannot meet the first with many sensors.",
         f"Pictures: every camera publishes one of I = {published.MQTTPLUS_IMAGE_RATIO:g} times a result's size every "
         f"{plan.image_interval_s:g} s, {plan.images} in all. {who}",
         "Processor time is the broker's, normalised to plain forwarding from one sensor to one subscriber as in "
