@@ -20,6 +20,7 @@ import socket
 import ssl
 import sys
 import termios
+import time
 import traceback
 from asyncio import sslproto
 from typing import TYPE_CHECKING, Final, cast
@@ -50,6 +51,12 @@ TLS_READ_BYTES: Final = 64 * 1024
 KiB, two hundred handshakes under way are 50 MB."""
 
 sslproto.SSLProtocol.max_size = TLS_READ_BYTES
+
+BUSY_SHARE: Final = 0.3
+"""Of the loop's time while connections wait to be accepted: with more, messages of the established ones queue up."""
+
+MAX_REST_S: Final = 0.02
+"""However busy the loop is with other things, fifty a second are accepted."""
 
 ACCEPT_AGAIN_S: Final = 1.0
 """How long nobody is accepted after the kernel had no file descriptor or memory for another connection."""
@@ -220,8 +227,9 @@ class TCPLane:
         self._queued = 0
 
     def let_go(self) -> None:
-        """The transport is gone."""
+        """The transport is gone, and with it the link."""
         self._transport = _GONE
+        del self._link
 
 
 class TCPLink(asyncio.BufferedProtocol):
@@ -356,11 +364,14 @@ class TCPLink(asyncio.BufferedProtocol):
         self._lane.close()
         self._lane.let_go()
         self._stream = _GONE
-        if self._handler is None:
+        # Nothing here refers to its owner from now on, so that both go without the garbage collector: when a storm
+        # has left thousands of connections to it, it stops the broker for a tenth of a second.
+        handler, self._handler = self._handler, None
+        if handler is None:
             return
         message = self._end_message or (f"connection lost: {error}" if error else "connection lost")
         try:
-            self._handler.closed(None, message)
+            handler.closed(None, message)
         except Exception:
             logger.exception("the handler of the %s link with %s failed as the link closed", self.transport, self.peer)
 
@@ -406,7 +417,8 @@ class TCPListener:
     """A listening port. Closing it leaves the links it has accepted open.
 
     It accepts `accepts_per_turn` connections in a turn of the loop, where asyncio's own server accepts as many as there
-    are: hundreds that arrive together would hold up everybody else for as long as it takes to greet them all.
+    are: hundreds that arrive together would hold up everybody else for as long as it takes to greet them all. And it
+    rests while the loop has been busy since the last one, for a storm would take all the time there is.
     """
 
     def __init__(self, make_link: Callable[[], TCPLink], tls: ssl.SSLContext | None, options: TransportOptions) -> None:
@@ -417,6 +429,8 @@ class TCPListener:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._greetings: set[asyncio.Task[None]] = set()
+        self._accepted_at = 0.0
+        self._busy_s = 0.0
 
     def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
         """See `transports.Listener`; without TLS there is nothing to do."""
@@ -426,7 +440,8 @@ class TCPListener:
 
     def bind(self, family: int, address: str, port: int) -> None:
         """Listen on one more address."""
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # Named, because asyncio turns Nagle's algorithm off only where it sees that the protocol is TCP.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -453,6 +468,11 @@ class TCPListener:
             self._loop.add_reader(sock, self._on_readable, sock)
 
     def _on_readable(self, sock: socket.socket) -> None:
+        rest_s = self._rest_s()
+        if rest_s > 0:
+            self._loop.remove_reader(sock)
+            self._loop.call_later(rest_s, self._watch, sock)
+            return
         for _ in range(self._options.accepts_per_turn):
             try:
                 accepted, _ = sock.accept()
@@ -468,6 +488,14 @@ class TCPListener:
             greeting = self._loop.create_task(self._greet(accepted))
             self._greetings.add(greeting)
             greeting.add_done_callback(self._greetings.discard)
+
+    def _rest_s(self) -> float:
+        """How long to leave those who wait in the backlog, so that the loop is idle for a while between two of them."""
+        now, busy_s = self._loop.time(), time.thread_time()
+        rest_s = self._accepted_at + min((busy_s - self._busy_s) / BUSY_SHARE, MAX_REST_S) - now
+        if rest_s <= 0:
+            self._accepted_at, self._busy_s = now, busy_s
+        return rest_s
 
     async def _greet(self, accepted: socket.socket) -> None:
         """Make a link of a connection, shaking hands first if it is TLS."""

@@ -70,7 +70,7 @@ class Outbound:
         self._queues = TopicQueues()
         self._backlog = Backlog(client_id, environment) if is_stored else None
         self._replays: dict[str, _Replay] = {}  # by filter
-        self._resolve: Resolve = lambda topic, share: None  # from `attach` on
+        self._resolve: Resolve = _nobody
         self._is_pumping = False
 
     @property
@@ -242,6 +242,7 @@ class Outbound:
     def detach(self) -> list[Delivery]:
         """The connection is gone. Returns what another member of a group should get instead, unless it is stored."""
         self.peer = None
+        self._resolve = _nobody  # it refers to the session, which refers to this
         if self._backlog is not None:
             self._leave_to(self._backlog)
         for delivery in reversed(list(self._inflight.values())):
@@ -502,6 +503,10 @@ class Outbound:
                 elif not self.peer.send_message(message, target, 0, 0, False):
                     return
             replay.advance()
+
+
+def _nobody(topic: str, share: str | None) -> None:
+    """Stands for `Resolve` while there is no connection and nothing is loaded."""
 
 
 class _Replay:

@@ -76,6 +76,9 @@ class ServedLink:
         logger.info("%s %s closed: %s", self.link.transport, self.link.peer, message)
         self.connection.closed(self._server.clock())
         self._server.forget(self)
+        # They refer to each other, and the link to this: without the knot they go at once, and a storm of connections
+        # leaves nothing for the garbage collector, which would stop everybody for a tenth of a second.
+        del self.connection, self.link
 
 
 def new_client_id() -> str:

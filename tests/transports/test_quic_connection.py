@@ -39,6 +39,9 @@ class Puppet:
     def drained(self) -> list[int]:
         return []
 
+    def release(self) -> None:
+        self.is_released = True
+
     def timer(self) -> float | None:
         return None
 

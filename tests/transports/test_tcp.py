@@ -50,6 +50,22 @@ async def test_nobody_listening_is_said_in_words(host: str, free_port: int) -> N
         await tcp.connect(host, free_port, Recorder)
 
 
+async def test_small_writes_leave_at_once_on_both_sides() -> None:
+    accepted: asyncio.Future[Recorder] = asyncio.get_running_loop().create_future()
+
+    def accept(link: Link) -> Recorder:
+        accepted.set_result(Recorder(link))
+        return accepted.result()
+
+    listener = await tcp.serve("127.0.0.1", 0, accept)
+    links = [await tcp.connect("127.0.0.1", listener.port, Recorder), (await accepted).link]
+    for link in links:
+        assert isinstance(link, tcp.TCPLink)
+        assert link._stream.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        link.abort()
+    await listener.close()
+
+
 @pytest.mark.parametrize("host", ["a..b", "300.1.1.1.", "x" * 300])
 async def test_an_impossible_host_is_said_in_words(host: str) -> None:
     with pytest.raises(ConnectFailed, match=f"no connection to tcp://{host}:1883: "):

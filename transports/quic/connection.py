@@ -237,10 +237,12 @@ class Connection:
     # Time
 
     def _arm(self, now: float) -> None:
+        if self._is_released:
+            return
         at = self.engine.timer()
         if self._deadline is not None and (at is None or self._deadline < at):
             at = self._deadline
-        if at is None or self._is_released or (self._timer is not None and self._timer_at <= at):
+        if at is None or (self._timer is not None and self._timer_at <= at):
             return  # a timer that fires early only re-arms itself, which costs less than replacing it each turn
         if self._timer is not None:
             self._timer.cancel()
@@ -280,3 +282,5 @@ class Connection:
             if timer is not None:
                 timer.cancel()
         self._timer = None
+        # At the end of this turn: the engine may be in the middle of something.
+        self.loop.call_soon(self.engine.release)

@@ -7,7 +7,7 @@
 Reads and flushes are batched by turns of the event loop and never by a timer, so a lone packet leaves as soon as
 the loop comes round. A full socket stops the engines from making more datagrams instead of dropping what they made.
 
-A step of a handshake takes one or two milliseconds, so a server takes one at a time and then a break as long: those
+A step of a handshake takes one or two milliseconds, so a server takes one at a time and then a longer break: those
 who connect together wait for each other, and nobody else waits for them all.
 """
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 MAX_QUEUED_DATAGRAMS = 4096
 """Held while the socket is full; past it the oldest is dropped and QUIC sends it again."""
+
+REST_PER_STEP = 3.0
+"""After a step of a handshake, so many times as long is for the others."""
 
 MAX_HANDSHAKE_DATAGRAMS = 1024
 """Held until the handshakes before them have had their turn; past it they are dropped and QUIC sends them again."""
@@ -196,8 +199,7 @@ class Endpoint:
         started_at = time.monotonic()
         self._take(*self._handshakes.popleft(), started_at, touched)
         self._handle(touched)
-        # As much time as it took is for the others.
-        self.loop.call_later(time.monotonic() - started_at, self._next_handshake)
+        self.loop.call_later((time.monotonic() - started_at) * REST_PER_STEP, self._next_handshake)
 
     def _take(self, datagram: bytes, address: Address, now: float, touched: dict[Connection, None]) -> None:
         if datagram[0] & LONG_HEADER:

@@ -185,6 +185,9 @@ class Engine(Protocol):
     def close(self, code: int | None, message: str) -> None:
         """End the connection with an application code, or without one: then the peer sees it vanish."""
 
+    def release(self) -> None:
+        """Let go of everything: the connection is over and nothing else is called any more."""
+
     def stats(self) -> EngineStats:
         """A snapshot for metrics, traces and tests."""
 

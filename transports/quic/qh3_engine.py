@@ -285,6 +285,10 @@ class QH3Engine:
         else:
             self._quic.close(code, None, message)
 
+    def release(self) -> None:
+        """See `Engine`."""
+        vars(self._quic).clear()
+
     def stats(self) -> EngineStats:
         """A snapshot."""
         core = self._quic._require_core()

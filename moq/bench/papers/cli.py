@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moq.bench import brokers, report
+from moq.cli import connection
 from moq.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -22,9 +23,19 @@ REPORT: Final = "papers.html"
 FIGURES: Final = "papers.json"
 
 
+EXAMPLES: Final = """
+  moq bench papers                                 all three, about 17 minutes, into papers/papers.html
+  moq bench papers --study emqtt --out /tmp/emqtt
+  moq bench papers --quick                         a minute, to see that it works
+
+A full run says of each bound of the papers whether it was met and ends with exit code 1 if one was not. It wants a
+quiet machine.
+"""
+
+
 def add_parser(commands: Commands) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser("papers", help="the experiments of the three MQTT papers", allow_abbrev=False)
+    parser = connection.add_command(commands, "papers", "the experiments of the three MQTT papers", EXAMPLES)
     parser.set_defaults(run=run)
     parser.add_argument("--study", action="append", choices=STUDIES, help="one of them; may be repeated (default: all)")
     parser.add_argument("--quick", action="store_true", help="a few of each, to see that it works; no bound counts")
