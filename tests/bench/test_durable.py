@@ -45,6 +45,7 @@ def durable(*arguments: str) -> int:
     return int(args.run(args))
 
 
+@pytest.mark.comparison
 def test_every_mode_of_the_store_delivers_all_to_a_persistent_subscriber(capsys: pytest.CaptureFixture[str]) -> None:
     assert durable("--part", "online,absent", "--rival", "none") == Exit.OK
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -61,6 +62,7 @@ def test_every_mode_of_the_store_delivers_all_to_a_persistent_subscriber(capsys:
     assert said["machine"]["file_system"]
 
 
+@pytest.mark.comparison
 @needs_mosquitto
 def test_mosquitto_keeps_messages_in_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert durable("--part", "absent") == Exit.OK

@@ -98,6 +98,7 @@ def test_emqtt_counts_the_messages_of_every_exchange(tmp_path: Path) -> None:
     assert [(row["paper"], row["ours"]) for row in messages] == [("18", "18"), ("9", "8"), ("9", "8")]
 
 
+@pytest.mark.comparison
 @pytest.mark.timeout(180)
 def test_rfc_writes_what_arithmetic_allows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = papers("rfc", tmp_path)

@@ -41,12 +41,14 @@ def test_every_start_finds_everything_and_a_subscriber_gets_its_queue(capsys: py
     assert told["stored_bytes"] > 0
 
 
+@pytest.mark.comparison
 def test_a_table_has_a_row_for_each_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench("--markdown") == Exit.OK
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert rows == ["start after", EMPTY, CLEAN, KILLED, COLD]
 
 
+@pytest.mark.comparison
 def test_a_queue_that_is_not_whole_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moq.bench.durable_absent.STILL_S", 1.0)
     fewer = lambda path, amounts: make_directory(path, Amounts(5, 20, 7, 100, 100))  # noqa: E731
