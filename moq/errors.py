@@ -16,6 +16,7 @@ MoqError
   ConnectionLost           a connection that was open has ended
   StoreError               the durable store failed
   ConfigError              a setting that cannot be used
+  LabError                 the network lab failed
 """
 
 from __future__ import annotations
@@ -109,3 +110,7 @@ class StoreError(MoqError):
 
 class ConfigError(MoqError):
     """A setting cannot be used; the message names it, its value and the rule."""
+
+
+class LabError(MoqError):
+    """The network lab could not be built, changed or measured; the message has what the system said."""

@@ -1,0 +1,271 @@
+"""Calibration: what a profile really does to packets, measured before anybody relies on it, and kept with the results.
+
+Three things are compared with the profile, each to ten percent:
+
+* the round trip: packets one by one, sparse enough not to queue; medians, because the machine is not a quiet one. The
+  path has a delay of its own. It is measured, and netem is told that much less, so that the total is the profile's;
+* the loss: a flood of small packets at half the rate, through the same netem with a queue long enough to drop none;
+  beside what arrived, netem's own counters. The interval says how well so many packets can tell;
+* the rate: large packets at more than the rate, by when they arrive. As netem does, this counts Ethernet headers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from moq.lab import estimates, netem
+from moq.lab.probes import LARGE_BYTES, SMALL_BYTES, Probes
+from moq.lab.profiles import DIRECTIONS, Direction, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moq.lab.lab import Lab
+    from moq.lab.probes import Flow, RoundTrip
+    from moq.lab.profiles import Profile
+
+VERSION: Final = 1
+
+NOTHING: Final = State(up=Direction(), down=Direction())
+REFERENCE_MS: Final = 10.0
+REFERENCE: Final = State(up=Direction(delay_ms=REFERENCE_MS), down=Direction(delay_ms=REFERENCE_MS))
+
+TRIPS: Final = 100
+TRIPS_S: Final = 2.0
+TRIP_INTERVAL_S: Final = 0.01
+GOOD_ENOUGH: Final = 0.02
+"""A round trip this near to the wanted one is not corrected any more."""
+CORRECTIONS: Final = 2
+
+LOSS_PER_S: Final = 6_000.0
+"""Small packets in each direction."""
+LOSS_S: Final = 6.0
+LOSS_PACKETS: Final = 2_000
+"""At least, and where no loss is wanted."""
+LOSS_RATE_SHARE: Final = 0.5
+LONG_QUEUE: Final = 100_000
+
+RATE_EXCESS: Final = 1.4
+RATE_S: Final = 1.0
+RATE_PACKETS: Final = 100
+"""At least: a slow line takes longer."""
+
+BARE_PER_S: Final = 12_000.0
+BARE_PACKETS: Final = 6_000
+
+PATIENCE_S: Final = 0.3
+"""After the last packet, besides the delay of the profile and its queue."""
+
+
+class Calibrator:
+    """Measures a lab, and remembers what its path adds to each state."""
+
+    def __init__(self, lab: Lab, progress: Callable[[str], None]) -> None:
+        self._lab = lab
+        self._progress = progress
+        self._overhead_ms = dict.fromkeys(DIRECTIONS, 0.0)
+        self._by_state: dict[State, dict[str, float]] = {NOTHING: dict.fromkeys(DIRECTIONS, 0.0)}
+        self.bare_path: dict[str, object] = {}
+
+    def compensated(self, state: State, direction: str) -> Direction:
+        """What netem is told, so that with the path's own delay the total is what the state says."""
+        return netem.compensated(state[direction], self._by_state.get(state, self._overhead_ms)[direction])
+
+    def measure_bare_path(self) -> None:
+        """The path with nothing added, and what it adds to a delay."""
+        self._progress("measuring the bare path")
+        with self._probes() as probes:
+            self._lab.set_state(NOTHING)
+            trips = probes.round_trips(TRIPS, TRIP_INTERVAL_S, PATIENCE_S)
+            flows = {
+                direction: probes.flood([direction], BARE_PACKETS, BARE_PER_S, LARGE_BYTES, PATIENCE_S)[direction]
+                for direction in DIRECTIONS
+            }
+            self._by_state[REFERENCE] = dict.fromkeys(DIRECTIONS, 0.0)
+            self._lab.set_state(REFERENCE)
+            delayed = probes.round_trips(TRIPS, TRIP_INTERVAL_S, PATIENCE_S)
+        for direction in DIRECTIONS:
+            self._overhead_ms[direction] = max(_median_ms(delayed, direction) - REFERENCE_MS, 0.0)
+        self.bare_path = {
+            "rtt_ms": estimates.summary([trip.rtt_ms for trip in trips]),
+            "rate_bit_s": {direction: round(flow.rate_bit_s) for direction, flow in flows.items()},
+            "offered_bit_s": round(BARE_PER_S * LARGE_BYTES * 8),
+            "lost": {direction: flow.lost for direction, flow in flows.items()},
+            "added_to_a_delay_ms": {direction: round(added, 3) for direction, added in self._overhead_ms.items()},
+        }
+
+    def calibrate(self, profile: Profile) -> dict[str, object]:
+        """Measure every state of a profile. The record is that of its start, with all states beside it."""
+        began = time.monotonic()
+        states = profile.states
+        records = []
+        for number, state in enumerate(states, start=1):
+            which = f"{profile.name}, state {number} of {len(states)}" if len(states) > 1 else profile.name
+            self._progress(f"calibrating {which}")
+            records.append(self._measure(state))
+        return {
+            "version": VERSION,
+            "profile": profile.to_dict(),
+            "backend": self._lab.network.name,
+            "network": self._lab.network.describe(),
+            "measured_at": time.time(),
+            "took_s": round(time.monotonic() - began, 1),
+            "bare_path": self.bare_path,
+            "is_within_10_percent": all(record["is_within_10_percent"] for record in records),
+            **{name: value for name, value in records[0].items() if name != "is_within_10_percent"},
+            "states": records,
+        }
+
+    def _measure(self, state: State) -> dict[str, object]:
+        with self._probes() as probes:
+            trips = [] if _is_closed(state) else self._round_trips(probes, state)
+            flows, counted = self._loss(probes, state)
+            rates = {direction: self._rate(probes, state, direction) for direction in DIRECTIONS}
+        record: dict[str, object] = {
+            "rtt_ms": _rtt_record(trips, state),
+            "loss": loss_record(flows, state),
+            "rate_bit_s": rate_record(rates, state),
+        }
+        verdicts = [part["is_within_10_percent"] for part in record.values() if isinstance(part, dict)]
+        record["directions"] = {
+            direction: {
+                "delay_ms": estimates.summary([_one_way(trip, direction) for trip in trips])
+                | {"wanted": state[direction].delay_ms}
+                | {"configured": round(self.compensated(state, direction).delay_ms, 3)},
+                "loss": {"sent": flows[direction].sent, "lost": flows[direction].lost}
+                | {"wanted": state[direction].loss_share, "counted_by_netem": counted[direction]},
+                "overtaken_share": round(flows[direction].overtaken / max(flows[direction].received, 1), 5),
+                "tc": " ".join(netem.options(self.compensated(state, direction))),
+            }
+            for direction in DIRECTIONS
+        }
+        record["is_within_10_percent"] = all(verdict is not False for verdict in verdicts)
+        return record
+
+    def _round_trips(self, probes: Probes, state: State) -> list[RoundTrip]:
+        """Measure, and correct the delay netem is told until the total is right."""
+        # Packets that follow each other closely are kept in order where there is a rate: the slowest would hold up others.
+        jitter_s = max(state[direction].jitter_ms for direction in DIRECTIONS) / 1e3
+        interval_s = max(TRIP_INTERVAL_S, 5 * jitter_s)
+        count = min(TRIPS, int(TRIPS_S / interval_s))
+        overheads = self._by_state.setdefault(state, dict(self._overhead_ms))
+        for attempt in range(CORRECTIONS + 1):
+            self._lab.set_state(state)
+            trips = probes.round_trips(count, interval_s, state.rtt_ms / 1e3 + PATIENCE_S)
+            off_ms = {direction: _median_ms(trips, direction) - state[direction].delay_ms for direction in DIRECTIONS}
+            if attempt == CORRECTIONS or abs(sum(off_ms.values())) <= GOOD_ENOUGH * state.rtt_ms or not trips:
+                break
+            for direction in DIRECTIONS:
+                overheads[direction] = min(max(overheads[direction] + off_ms[direction], 0.0), state[direction].delay_ms)
+        return trips
+
+    def _loss(self, probes: Probes, state: State) -> tuple[dict[str, Flow], dict[str, dict[str, int]]]:
+        commands = []
+        for direction in DIRECTIONS:
+            long = replace(self.compensated(state, direction), limit=LONG_QUEUE)
+            commands += netem.replace_commands(self._lab.network.device(direction), long)
+        self._lab.tc(commands)
+        per_s, packets = loss_plan(state)
+        flows = probes.flood(DIRECTIONS, packets, per_s, SMALL_BYTES, _patience_s(state))
+        counted = {}
+        for direction in DIRECTIONS:
+            counters = self._lab.counters(direction)
+            counted[direction] = {"passed": counters.packets, "dropped": counters.drops}
+        self._lab.set_state(state)
+        return flows, counted
+
+    def _rate(self, probes: Probes, state: State, direction: str) -> float | None:
+        wanted = state[direction]
+        if not wanted.rate_mbit or wanted.is_closed:
+            return None
+        per_s = wanted.rate_mbit * 1e6 * RATE_EXCESS / (1 - wanted.loss_share) / LARGE_BYTES / 8
+        packets = max(round(per_s * RATE_S), RATE_PACKETS)
+        return probes.flood([direction], packets, per_s, LARGE_BYTES, _patience_s(state))[direction].rate_bit_s
+
+    def _probes(self) -> Probes:
+        return Probes(self._lab.client, self._lab.server)
+
+
+def loss_plan(state: State) -> tuple[float, int]:
+    """How fast packets are sent in each direction to measure the loss, and how many."""
+    slowest = min((state[direction].rate_mbit or float("inf") for direction in DIRECTIONS), default=0.0)
+    per_s = min(LOSS_PER_S, slowest * 1e6 * LOSS_RATE_SHARE / SMALL_BYTES / 8)
+    needed = max(_packets_needed(state[direction]) for direction in DIRECTIONS)
+    # Half the tolerance, or as near to it as the time allows; where both lose the same, they are counted together.
+    return per_s, max(min(needed, int(per_s * LOSS_S)), LOSS_PACKETS)
+
+
+def _packets_needed(direction: Direction) -> int:
+    return estimates.packets_for(direction.loss_share, estimates.TOLERANCE / 2, _inflation(direction))
+
+
+def _inflation(direction: Direction) -> float:
+    return estimates.inflation(direction.burst_start_percent / 100, direction.burst_end_percent / 100)
+
+
+def loss_record(flows: dict[str, Flow], state: State) -> dict[str, object]:
+    """Both directions together, if they should lose the same; otherwise each has to be right."""
+    sent, lost = (sum(getattr(flow, name) for flow in flows.values()) for name in ("sent", "lost"))
+    wanted = {direction: state[direction].loss_share for direction in DIRECTIONS}
+    inflated = max(_inflation(state[direction]) for direction in DIRECTIONS)
+    low, high = estimates.loss_interval(lost, sent, inflated)
+    share, mean = lost / sent, sum(wanted.values()) / len(wanted)
+    if len(set(wanted.values())) == 1:
+        is_within = estimates.is_loss_within(share, mean)
+    else:
+        is_within = all(
+            estimates.is_loss_within(flow.lost / flow.sent, wanted[direction]) for direction, flow in flows.items()
+        )
+    return {
+        "sent": sent,
+        "lost": lost,
+        "share": round(share, 6),
+        "interval_95": [round(low, 6), round(high, 6)],
+        "wanted": round(mean, 6),
+        "is_within_10_percent": is_within,
+    }
+
+
+def rate_record(rates: dict[str, float | None], state: State) -> dict[str, object]:
+    """Where there is a rate."""
+    wanted = {direction: state[direction].rate_mbit * 1e6 or None for direction in DIRECTIONS}
+    verdicts = [
+        estimates.is_within(rate, limit)
+        for rate, limit in zip(rates.values(), wanted.values(), strict=True)
+        if rate is not None and limit is not None
+    ]
+    return {
+        **{direction: None if rate is None else round(rate) for direction, rate in rates.items()},
+        "wanted": wanted,
+        "is_within_10_percent": all(verdicts) if verdicts else None,
+    }
+
+
+def _rtt_record(trips: list[RoundTrip], state: State) -> dict[str, object]:
+    """Nothing to compare where nothing arrives or no delay is wanted."""
+    found = estimates.summary([trip.rtt_ms for trip in trips]) if trips else {"count": 0}
+    is_within = None if _is_closed(state) or not state.rtt_ms else estimates.is_within(found.get("p50", 0), state.rtt_ms)
+    return {**found, "wanted": state.rtt_ms, "is_within_10_percent": is_within}
+
+
+def _is_closed(state: State) -> bool:
+    return any(state[direction].is_closed for direction in DIRECTIONS)
+
+
+def _one_way(trip: RoundTrip, direction: str) -> float:
+    return trip.up_ms if direction == DIRECTIONS[0] else trip.down_ms
+
+
+def _median_ms(trips: list[RoundTrip], direction: str) -> float:
+    return median(_one_way(trip, direction) for trip in trips) if trips else 0.0
+
+
+def _patience_s(state: State) -> float:
+    """How long the last packet may take: its delay, with jitter, and a full queue."""
+    return max(
+        (state[direction].delay_ms + 4 * state[direction].jitter_ms + (state[direction].queue_ms or 0)) / 1e3 + PATIENCE_S
+        for direction in DIRECTIONS
+    )

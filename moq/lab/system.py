@@ -1,0 +1,76 @@
+"""Programs of the system: run to their end, found, and bound to the life of this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+from moq.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+"""Debian keeps `tc` and `ip` where an ordinary user's path does not lead."""
+
+COMMAND_TIMEOUT_S: Final = 30.0
+
+PR_SET_PDEATHSIG: Final = 1
+LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def find(program: str) -> str | None:
+    """Where a program is."""
+    return shutil.which(program, path=PATH)
+
+
+def run(command: Sequence[str], *, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+    """Run a command to its end; returns what it printed.
+
+    Raises:
+        LabError: it is not there, it failed or it hangs; the message has what it said.
+    """
+    program = find(command[0])
+    if program is None:
+        raise LabError(f"{command[0]} is not installed; `moq lab doctor` says what to install")
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"`{' '.join(command)}` has not ended within {timeout_s:g} s") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise LabError(f"`{' '.join(command)}` failed with exit code {done.returncode}: {said}")
+    return done.stdout
+
+
+def succeeds(command: Sequence[str]) -> bool:
+    """Whether a command can be run and does what it should."""
+    try:
+        run(command)
+    except LabError:
+        return False
+    return True
+
+
+def dying_with_us(number: int = signal.SIGKILL) -> Callable[[], None]:
+    """For `preexec_fn`: the kernel sends this signal to the child when the thread that started it ends, however it does."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        LIBC.prctl(PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)  # we were gone before the kernel knew
+
+    return prepare
