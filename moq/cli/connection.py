@@ -60,6 +60,9 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         "--user", metavar="NAME", help=f"log in with the password in ${PASSWORD_VARIABLE}, or the one asked for"
     )
     group.add_argument("--ca", type=Path, metavar="FILE", help="trust the certificate authorities in this PEM file")
+    group.add_argument(
+        "--server-name", metavar="NAME", help="the name the broker's certificate is for (default: the host of the URL)"
+    )
     add_data_dir(group)
     group.add_argument("--timeout", type=seconds, metavar="S", help="give up after this many seconds")
 
@@ -98,6 +101,7 @@ def connect(args: argparse.Namespace, *, reconnect: bool = False) -> moq.Client:
         user_name=args.user,
         password=args.password,
         ca=args.ca,
+        server_name=args.server_name,
         data_dir=args.data_dir or data_dir(),
         reconnect=reconnect,
     )

@@ -26,6 +26,7 @@ COMMANDS = {
     "users": "moq.cli.users",
     "acl": "moq.cli.acl",
     "bench": "moq.bench.cli",
+    "lab": "moq.lab.cli",
 }
 """The module of each command. Only the one asked for is imported: all of them together double the time to start."""
 

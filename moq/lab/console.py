@@ -1,4 +1,4 @@
-"""The router's serial console as questions and answers: a command goes in with a number, its output and status come back."""
+"""The router's serial console as questions and answers: a line goes in, output and exit code come back."""
 
 from __future__ import annotations
 

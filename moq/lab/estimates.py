@@ -12,7 +12,7 @@ TOLERANCE: Final = 0.1
 Z_95: Final = 1.96
 
 STRAY_LOSS: Final = 0.001
-"""A path that should lose nothing may lose one packet in a thousand: the ends run on a machine that does other things."""
+"""A path that should lose nothing may lose one packet in a thousand: the machine also does other things."""
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

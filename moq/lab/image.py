@@ -1,4 +1,4 @@
-"""What the router boots: Debian's kernel for clouds, fetched but never installed, and an initramfs made from this machine.
+"""What the router boots: Debian's kernel for clouds, fetched and never installed, and an initramfs of this machine.
 
     CACHE/kernel/               what the kernel's package has: boot/vmlinuz-*, lib/modules/*
     CACHE/initramfs-<digest>    busybox, tc with its libraries, nine modules and `init`: about 4 MB
@@ -50,8 +50,10 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 stty -F /dev/console -echo -onlcr
 for module in /modules/*.ko; do insmod $module || echo "cannot load $module"; done
+ip link set eth0 name client
+ip link set eth1 name server
 brctl addbr br0
-for device in eth0 eth1; do
+for device in client server; do
     ip link set $device mtu 1500 up
     brctl addif br0 $device
 done
@@ -144,9 +146,7 @@ def _fetch_kernel(cache: Path, progress: Progress) -> Path:
 def _download(package: str, directory: Path) -> None:
     command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package]
     try:
-        subprocess.run(
-            command, cwd=directory, check=True, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S
-        )
+        subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
         said = " ".join(error.stderr.split())
         raise LabError(f"`{' '.join(command)}` failed ({said}); try `apt-get update`, then again") from error

@@ -51,7 +51,8 @@ class Lab:
 
     def __init__(self, network: Network, directory: Path, progress: Progress) -> None:
         self._network = network
-        self._directory = directory
+        self.directory = directory
+        """Where calibrations and steps are kept."""
         self._progress = progress
         self._calibrator = Calibrator(self, progress)
         self._changing = threading.Lock()
@@ -135,17 +136,17 @@ class Lab:
 
     def calibration_path(self, profile: Profile) -> Path:
         """Where the record of a profile's calibration is kept."""
-        return self._directory / f"calibration-{profile.name}.json"
+        return self.directory / f"calibration-{profile.name}.json"
 
     def set_state(self, state: State, *, is_change: bool = False) -> None:
         """Set both directions, or go over to them without losing what is under way."""
         commands: list[list[str]] = []
         for direction in DIRECTIONS:
-            device, wanted = self._network.device(direction), self._calibrator.compensated(state, direction)
+            wanted = self._calibrator.compensated(state, direction)
             if is_change:
-                commands.append(netem.change_command(device, wanted))
+                commands.append(netem.change_command(direction, wanted))
             else:
-                commands += netem.replace_commands(device, wanted)
+                commands += netem.replace_commands(direction, wanted)
         self.tc(commands)
 
     def tc(self, commands: Sequence[Sequence[str]]) -> str:
@@ -155,7 +156,7 @@ class Lab:
 
     def counters(self, direction: str) -> Counters:
         """What netem has passed on and dropped in a direction since it was set up."""
-        return netem.read_counters(self.tc([netem.counters_command(self._network.device(direction))]))
+        return netem.read_counters(self.tc([netem.counters_command(direction)]))
 
     def environment(self) -> dict[str, str]:
         """What commands in the lab are told."""
@@ -209,7 +210,7 @@ class Lab:
                 return _wait(process)
         finally:
             self.steps = player.record()
-            (self._directory / "steps.json").write_text(json.dumps(self.steps, indent=2) + "\n")
+            (self.directory / "steps.json").write_text(json.dumps(self.steps, indent=2) + "\n")
             self.apply(self._profile)
 
 
@@ -256,7 +257,7 @@ def _undisturbed(work: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _ending_orderly() -> Iterator[None]:
-    """SIGTERM and SIGHUP end this process by an exception, so that what it made is removed; who handles them keeps them."""
+    """SIGTERM and SIGHUP become exceptions, so that what was made is removed; who handles them already goes on to."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -77,7 +77,7 @@ def add(name: str) -> None:
 
 
 def configure(end: End, other: End) -> None:
-    """Give the device of an end its address. Neighbours are told, not asked for: a lost question would take a second."""
+    """Give an end its address. Neighbours are told, not asked for: a question that is lost takes a second."""
     commands = [
         f"link set dev {DEVICE} addrgenmode none",
         f"link set dev {DEVICE} mtu 1500",
@@ -131,7 +131,7 @@ def inside(name: str, call: Callable[[], T]) -> T:
         try:
             _set_namespace(name)
             outcome.append(call())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
+        except BaseException as error:
             failure.append(error)
 
     thread = threading.Thread(target=enter, name=f"inside {name}")

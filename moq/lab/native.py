@@ -3,8 +3,8 @@
     client namespace ── eth0 ═ veth ═ client ─ bridge ─ server ═ veth ═ eth0 ── server namespace
                                     netem down  (router namespace)  netem up
 
-The middle is a namespace of its own so that netem never sits on a sender's device: there a lost packet would be reported
-to TCP, which sends it again at once, as no network lets it.
+The middle is a namespace of its own so that netem never sits on a sender's device: there a lost packet would be
+reported to TCP, which sends it again at once, as no network lets it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 from moq.errors import LabError
 from moq.lab import namespaces, system
-from moq.lab.profiles import UP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ BRIDGE: Final = "br0"
 
 SIOCETHTOOL: Final = 0x8946
 OFFLOADS: Final = (0x17, 0x19, 0x1F, 0x24, 0x2C)
-"""ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO and _SGRO: with them off, no packet is longer than the MTU, and one loss is one."""
+"""ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO: with them off no packet is longer than the MTU, and one loss is one."""
 
 
 def is_available() -> bool:
@@ -47,10 +46,6 @@ class Native:
     def __init__(self, client: End, server: End) -> None:
         self._ends = (client, server)
         self._middle = namespaces.name_of(namespaces.ROUTER, client.pid)
-
-    def device(self, direction: str) -> str:
-        """Packets leave the middle by the device of the end they go to."""
-        return namespaces.SERVER if direction == UP else namespaces.CLIENT
 
     def build(self) -> None:
         """Make the middle and a cable to each end."""

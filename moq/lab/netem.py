@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moq.errors import LabError
+from moq.lab.profiles import DOWN, UP
 
 if TYPE_CHECKING:
     from moq.lab.profiles import Direction
+
+
+DEVICES: Final = {UP: "server", DOWN: "client"}
+"""In the middle, a device is named after the end it leads to: packets to the server leave by `server`."""
 
 
 def options(direction: Direction) -> list[str]:
@@ -37,17 +42,17 @@ def _loss(direction: Direction) -> list[str]:
     return []
 
 
-def replace_commands(device: str, direction: Direction) -> list[list[str]]:
+def replace_commands(way: str, direction: Direction) -> list[list[str]]:
     """Put a direction in place of whatever there was, with counters at zero; what was under way is lost."""
     return [
-        ["qdisc", "replace", "dev", device, "root", "pfifo"],
-        ["qdisc", "replace", "dev", device, "root", "netem", *options(direction)],
+        ["qdisc", "replace", "dev", DEVICES[way], "root", "pfifo"],
+        ["qdisc", "replace", "dev", DEVICES[way], "root", "netem", *options(direction)],
     ]
 
 
-def change_command(device: str, direction: Direction) -> list[str]:
+def change_command(way: str, direction: Direction) -> list[str]:
     """Go over to a direction; what is under way arrives as it was planned."""
-    return ["qdisc", "change", "dev", device, "root", "netem", *options(direction)]
+    return ["qdisc", "change", "dev", DEVICES[way], "root", "netem", *options(direction)]
 
 
 def compensated(direction: Direction, overhead_ms: float) -> Direction:
@@ -58,9 +63,9 @@ def compensated(direction: Direction, overhead_ms: float) -> Direction:
     return replace(direction, delay_ms=delay_ms, jitter_ms=min(direction.jitter_ms, delay_ms))
 
 
-def counters_command(device: str) -> list[str]:
-    """Ask for the counters of a device."""
-    return ["qdisc", "show", "dev", device, "root"]
+def counters_command(way: str) -> list[str]:
+    """Ask for the counters of a direction."""
+    return ["qdisc", "show", "dev", DEVICES[way], "root"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Network(Protocol):
-    """A path between two namespaces that has netem in the middle, one device for each direction.
+    """A path between two namespaces with a bridge in the middle, whose devices are those of `netem.DEVICES`.
 
     The lab has made the two namespaces before it builds the network, and removes them after `close`.
     """
@@ -17,9 +17,6 @@ class Network(Protocol):
     @property
     def name(self) -> str:
         """As records call it."""
-
-    def device(self, direction: str) -> str:
-        """The device whose queue the packets of a direction pass."""
 
     def build(self) -> None:
         """Connect the two ends.

@@ -87,8 +87,8 @@ class Direction:
             _require(0 <= value <= most, name, value, f"0 to {most:g}")
 
     def _check_limit(self) -> None:
-        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or not 1 <= self.limit <= MAX_LIMIT:
-            _require(False, "limit", self.limit, f"a whole number of packets, 1 to {MAX_LIMIT}")
+        is_whole = type(self.limit) is int and 1 <= self.limit <= MAX_LIMIT
+        _require(is_whole, "limit", self.limit, f"a whole number of packets, 1 to {MAX_LIMIT}")
         _require(
             self.limit > self.delayed_packets,
             "limit",
@@ -209,18 +209,18 @@ def parse(text: str, where: str) -> dict[str, Profile]:
     for name, table in tables.items():
         try:
             profiles[name] = _profile(name, table)
-        except _Unusable as error:
+        except _UnusableError as error:
             raise ConfigError(f"{where}: profile {name}: {error}") from None
     return profiles
 
 
-class _Unusable(ConfigError):
+class _UnusableError(ConfigError):
     """Field, value and rule, while it is not known which profile it is."""
 
 
 def _require(is_kept: bool, field: str, value: object, rule: str) -> None:
     if not is_kept:
-        raise _Unusable(f"{field} is {value!r}; expected {rule}")
+        raise _UnusableError(f"{field} is {value!r}; expected {rule}")
 
 
 def _profile(name: str, table: object) -> Profile:
@@ -241,8 +241,8 @@ def _steps(tables: list[object], given: Mapping[str, Mapping[str, object]]) -> l
     for number, table in enumerate(tables, start=1):
         try:
             steps.append(_step(table, given, after_s=steps[-1].at_s if steps else 0.0))
-        except _Unusable as error:
-            raise _Unusable(f"step {number}: {error}") from None
+        except _UnusableError as error:
+            raise _UnusableError(f"step {number}: {error}") from None
     return steps
 
 
@@ -279,8 +279,8 @@ def _state(settings: Mapping[str, Mapping[str, object]]) -> State:
 def _direction(name: str, settings: Mapping[str, object]) -> Direction:
     try:
         return Direction(**settings)  # type: ignore[arg-type]  # __post_init__ checks every type
-    except _Unusable as error:
-        raise _Unusable(f"{name}.{error}") from None
+    except _UnusableError as error:
+        raise _UnusableError(f"{name}.{error}") from None
 
 
 def _known(table: Mapping[str, object], names: tuple[str, ...]) -> None:

@@ -1,10 +1,10 @@
 """The router VM: a small Linux with real netem between two TAP devices, where this kernel has none.
 
-    client namespace ── eth0 ═ TAP ═ QEMU: eth0 ─ bridge ─ eth1 ═ TAP ═ eth0 ── server namespace
-                                       netem down   netem up
+    client namespace ── eth0 ═ TAP ═ QEMU: client ─ bridge ─ server ═ TAP ═ eth0 ── server namespace
+                                       netem down     netem up
 
-The ends run natively; only packets cross the VM. It is emulated in software on purpose: virtualization by hardware may be
-missing or may hang inside another virtual machine, and the rates of a lab do not need it.
+The ends run natively; only packets cross the VM. It is emulated in software on purpose: virtualization by hardware may
+be missing or may hang inside another virtual machine, and the rates of a lab do not need it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from moq.errors import LabError
 from moq.lab import image, namespaces, system
 from moq.lab.console import Console
-from moq.lab.profiles import UP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +33,9 @@ IFF_NO_PI: Final = 0x1000
 """IFF_VNET_HDR stays out: with it TCP crosses in packets of 64 kB, and one loss takes all of it."""
 
 TUN: Final = "/dev/net/tun"
+
+TAP_PACKETS: Final = 2000
+"""Wait for QEMU when it is held up for a moment: losses are netem's business alone."""
 
 QEMU: Final = "qemu-system-x86_64"
 MEMORY: Final = "192M"
@@ -53,17 +55,14 @@ class RouterVM:
         self._process: subprocess.Popen[bytes] | None = None
         self._console: Console | None = None
 
-    def device(self, direction: str) -> str:
-        """Packets leave the router by the device of the end they go to."""
-        return "eth1" if direction == UP else "eth0"
-
     def build(self) -> None:
         """Open the TAPs inside the namespaces, boot, and wait until the bridge stands."""
         made = image.prepare(self._progress)
         client, server = self._ends
         for end, other in ((client, server), (server, client)):
             self._taps.append(namespaces.inside(end.namespace, _open_tap))
-            system.run(["ip", "-n", end.namespace, "link", "set", "dev", namespaces.DEVICE, "address", end.mac])
+            link = ["ip", "-n", end.namespace, "link", "set", "dev", namespaces.DEVICE]
+            system.run([*link, "address", end.mac, "txqueuelen", str(TAP_PACKETS)])
             namespaces.configure(end, other)
         self._progress("booting the router")
         began = time.monotonic()
@@ -74,7 +73,7 @@ class RouterVM:
             stderr=subprocess.STDOUT,
             pass_fds=self._taps,
             start_new_session=True,  # Ctrl-C is for the command; the router lasts until that has ended
-            preexec_fn=system.dying_with_us(),
+            preexec_fn=system.dying_with_us(niceness=system.URGENT),  # the network waits for no program that uses it
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -73,7 +73,7 @@ class Player:
                         "state": asdict(step.state),
                     }
                 )
-        except Exception as error:  # noqa: BLE001 - raised in the thread that waits for the end
+        except Exception as error:
             self._failure = error
 
     def _wait_for_start(self) -> bool:

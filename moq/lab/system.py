@@ -19,6 +19,9 @@ PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/
 
 COMMAND_TIMEOUT_S: Final = 30.0
 
+URGENT: Final = -15
+"""The niceness of what others must not hold up."""
+
 PR_SET_PDEATHSIG: Final = 1
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -64,12 +67,14 @@ def succeeds(command: Sequence[str]) -> bool:
     return True
 
 
-def dying_with_us(number: int = signal.SIGKILL) -> Callable[[], None]:
-    """For `preexec_fn`: the kernel sends this signal to the child when the thread that started it ends, however it does."""
+def dying_with_us(number: int = signal.SIGKILL, niceness: int | None = None) -> Callable[[], None]:
+    """For `preexec_fn`: when the thread that starts the child ends, however it does, the kernel sends the child this."""
     parent = os.getpid()
 
     def prepare() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, number)
+        if niceness is not None:
+            os.setpriority(os.PRIO_PROCESS, 0, niceness)
         if os.getppid() != parent:
             os._exit(1)  # we were gone before the kernel knew
 
