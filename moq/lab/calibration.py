@@ -160,7 +160,8 @@ class Calibrator:
             self._lab.set_state(state)
             trips = probes.round_trips(count, interval_s, state.rtt_ms / 1e3 + PATIENCE_S)
             off_ms = {direction: _median_ms(trips, direction) - state[direction].delay_ms for direction in DIRECTIONS}
-            if attempt == CORRECTIONS or abs(sum(off_ms.values())) <= GOOD_ENOUGH * state.rtt_ms or not trips:
+            is_right = abs(sum(off_ms.values())) <= GOOD_ENOUGH * state.rtt_ms
+            if is_right or not state.rtt_ms or not trips or attempt == CORRECTIONS:
                 break
             for direction in DIRECTIONS:
                 corrected = overheads[direction] + off_ms[direction]

@@ -58,8 +58,9 @@ class Native:
         system.run(["ip", "-n", self._middle, "link", "set", BRIDGE, "up"])
 
     def _connect(self, end: End) -> None:
-        cable = ["ip", "-n", self._middle, "link", "add", end.role, "addrgenmode", "none", "type", "veth"]
+        cable = ["ip", "-n", self._middle, "link", "add", end.role, "type", "veth"]
         system.run([*cable, "peer", "name", namespaces.DEVICE, "address", end.mac, "netns", end.namespace])
+        system.run(["ip", "-n", self._middle, "link", "set", end.role, "addrgenmode", "none"])
         system.run(["ip", "-n", self._middle, "link", "set", end.role, "master", BRIDGE, "up"])
         namespaces.inside(self._middle, lambda: _turn_offloads_off(end.role))
         namespaces.inside(end.namespace, lambda: _turn_offloads_off(namespaces.DEVICE))

@@ -68,7 +68,7 @@ def succeeds(command: Sequence[str]) -> bool:
 
 
 def dying_with_us(number: int = signal.SIGKILL, niceness: int | None = None) -> Callable[[], None]:
-    """For `preexec_fn`: when the thread that starts the child ends, however it does, the kernel sends the child this."""
+    """For `preexec_fn`: when the thread that starts the child ends, however it does, the child gets this signal."""
     parent = os.getpid()
 
     def prepare() -> None:

@@ -1,0 +1,68 @@
+"""How a calibration judges what it has counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from moq.lab import calibration
+from moq.lab.probes import SMALL_BYTES, Flow
+from moq.lab.profiles import Direction, State
+
+
+def flow(sent: int, lost: int) -> Flow:
+    return Flow(SMALL_BYTES, sent=sent, received=sent - lost)
+
+
+def both(direction: Direction) -> State:
+    return State(up=direction, down=direction)
+
+
+def test_directions_that_lose_the_same_are_judged_together() -> None:
+    record = calibration.loss_record(
+        {"up": flow(10_000, 230), "down": flow(10_000, 175)}, both(Direction(loss_percent=2))
+    )
+    assert (record["sent"], record["lost"], record["share"], record["wanted"]) == (20_000, 405, 0.02025, 0.02)
+    assert record["is_within_10_percent"]
+    interval = record["interval_95"]
+    assert isinstance(interval, list)
+    assert interval[0] < 0.02 < interval[1]
+
+
+def test_directions_that_differ_are_judged_each_on_its_own() -> None:
+    state = State(up=Direction(loss_percent=4), down=Direction())
+    right = calibration.loss_record({"up": flow(10_000, 400), "down": flow(10_000, 0)}, state)
+    swapped = calibration.loss_record({"up": flow(10_000, 0), "down": flow(10_000, 400)}, state)
+    assert right["is_within_10_percent"]
+    assert not swapped["is_within_10_percent"]
+    assert right["share"] == swapped["share"] == right["wanted"]
+
+
+def test_rates_are_judged_where_there_are_any() -> None:
+    state = State(up=Direction(rate_mbit=10), down=Direction())
+    assert calibration.rate_record({"up": 9.5e6, "down": None}, state) == {
+        "up": 9_500_000,
+        "down": None,
+        "wanted": {"up": 10_000_000.0, "down": None},
+        "is_within_10_percent": True,
+    }
+    assert calibration.rate_record({"up": 8.9e6, "down": None}, state)["is_within_10_percent"] is False
+    assert calibration.rate_record({"up": None, "down": None}, both(Direction()))["is_within_10_percent"] is None
+
+
+def test_the_flood_for_the_loss_stays_below_the_rate() -> None:
+    per_s, packets = calibration.loss_plan(both(Direction(rate_mbit=1, limit=50)))
+    assert per_s * SMALL_BYTES * 8 <= 0.5e6
+    assert packets == calibration.LOSS_PACKETS
+    per_s, packets = calibration.loss_plan(State(up=Direction(loss_percent=1), down=Direction()))
+    assert per_s == calibration.LOSS_PER_S
+    assert packets == pytest.approx(4 * 38_032, abs=10)
+
+
+def test_a_flow_counts_losses_repetitions_and_overtaking() -> None:
+    counted = Flow(frame_bytes=1000, sent=6)
+    for at, number in enumerate([0, 2, 1, 2, 4]):
+        counted.on_received(number, float(at))
+    assert (counted.received, counted.lost, counted.repeated, counted.overtaken) == (4, 2, 1, 1)
+    assert counted.rate_bit_s == 3 * 8000 / 4
+    more = counted.joined(Flow(frame_bytes=1000, sent=4, received=4))
+    assert (more.sent, more.lost, more.overtaken) == (10, 2, 1)
