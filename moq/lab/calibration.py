@@ -16,7 +16,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from moq.lab import estimates, netem
+from moq.lab import estimates, netem, system
 from moq.lab.probes import LARGE_BYTES, SMALL_BYTES, Flow, Probes
 from moq.lab.profiles import DIRECTIONS, Direction, State
 
@@ -55,8 +55,8 @@ RATE_S: Final = 1.0
 RATE_PACKETS: Final = 100
 """At least: a slow line takes longer."""
 
-BARE_PER_S: Final = 12_000.0
-BARE_PACKETS: Final = 6_000
+BARE_PER_S: Final = 20_000.0
+BARE_PACKETS: Final = 10_000
 
 OPEN_TIMEOUT_S: Final = 20.0
 PATIENCE_S: Final = 0.3
@@ -80,7 +80,7 @@ class Calibrator:
     def measure_bare_path(self) -> None:
         """The path with nothing added, and what it adds to a delay."""
         self._progress("measuring the bare path")
-        with self._probes() as probes:
+        with system.urgent(), self._probes() as probes:
             self._lab.set_state(NOTHING)
             probes.wait_until_open(OPEN_TIMEOUT_S)
             trips = probes.round_trips(TRIPS, TRIP_INTERVAL_S, PATIENCE_S)
@@ -124,7 +124,7 @@ class Calibrator:
         }
 
     def _measure(self, state: State) -> dict[str, object]:
-        with self._probes() as probes:
+        with system.urgent(), self._probes() as probes:
             trips = [] if _is_closed(state) else self._round_trips(probes, state)
             flows, counted = self._loss(probes, state)
             rates = {direction: self._rate(probes, state, direction) for direction in DIRECTIONS}

@@ -201,7 +201,7 @@ def _populate(root: Path, busybox: Path, tc: Path, modules: list[Path]) -> None:
         (root / name).mkdir(parents=True)
     shutil.copy(busybox, root / "bin" / "busybox")
     shutil.copy(tc, root / "sbin" / "tc")
-    for library in _libraries(tc):
+    for library in {*_libraries(busybox), *_libraries(tc)}:
         _copy_to(root, library)
     for directory in map(Path, TC_TABLES):
         if directory.is_dir():
@@ -217,8 +217,11 @@ def _populate(root: Path, busybox: Path, tc: Path, modules: list[Path]) -> None:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """What the dynamic linker would load, itself included."""
-    words = system.run(["ldd", str(program)]).split()
+    """What the dynamic linker would load, itself included; of a static program nothing."""
+    try:
+        words = system.run(["ldd", str(program)]).split()
+    except LabError:
+        return []
     return [Path(word) for word in words if word.startswith("/")]
 
 

@@ -6,7 +6,6 @@ Both ends are sockets of this process, so there is one clock, and each direction
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import struct
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from moq.errors import LabError
-from moq.lab import namespaces, system
+from moq.lab import namespaces
 from moq.lab.profiles import DIRECTIONS, UP
 
 if TYPE_CHECKING:
@@ -114,8 +113,6 @@ class Probes:
         self._server: socket.socket
 
     def __enter__(self) -> Self:
-        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PROCESS, 0, system.URGENT)  # of this thread: the network is measured, not its neighbours
         self._client, self._server = (namespaces.udp_socket(end, BUFFER_BYTES) for end in self._ends)
         self._client.connect(self._server.getsockname())
         self._server.connect(self._client.getsockname())
@@ -126,7 +123,6 @@ class Probes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.setpriority(os.PRIO_PROCESS, 0, self._niceness)
         self._client.close()
         self._server.close()
 

@@ -73,7 +73,7 @@ class RouterVM:
             stderr=subprocess.STDOUT,
             pass_fds=self._taps,
             start_new_session=True,  # Ctrl-C is for the command; the router lasts until that has ended
-            preexec_fn=system.dying_with_us(niceness=system.URGENT),  # the network waits for no program that uses it
+            preexec_fn=system.dying_with_us(is_urgent=True),  # a network waits for none of those who use it
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -12,15 +13,12 @@ from typing import TYPE_CHECKING, Final
 from moq.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 """Debian keeps `tc` and `ip` where an ordinary user's path does not lead."""
 
 COMMAND_TIMEOUT_S: Final = 30.0
-
-URGENT: Final = -15
-"""The niceness of what others must not hold up."""
 
 PR_SET_PDEATHSIG: Final = 1
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -67,14 +65,31 @@ def succeeds(command: Sequence[str]) -> bool:
     return True
 
 
-def dying_with_us(number: int = signal.SIGKILL, niceness: int | None = None) -> Callable[[], None]:
+@contextlib.contextmanager
+def urgent() -> Iterator[None]:
+    """Run this thread before all ordinary ones, so that what is measured is the network and not its neighbours."""
+    before, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    hurry()
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, before, parameters)
+
+
+def hurry() -> None:
+    """Run this thread, and what it starts, before all ordinary ones; where that is not allowed, as it is."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
+def dying_with_us(number: int = signal.SIGKILL, *, is_urgent: bool = False) -> Callable[[], None]:
     """For `preexec_fn`: when the thread that starts the child ends, however it does, the child gets this signal."""
     parent = os.getpid()
 
     def prepare() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, number)
-        if niceness is not None:
-            os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        if is_urgent:
+            hurry()
         if os.getppid() != parent:
             os._exit(1)  # we were gone before the kernel knew
 
