@@ -141,7 +141,7 @@ class Calibrator:
                 | {"configured": round(self.compensated(state, direction).delay_ms, 3)},
                 "loss": {"sent": flows[direction].sent, "lost": flows[direction].lost}
                 | {"wanted": state[direction].loss_share, "counted_by_netem": counted[direction]},
-                "overtaken_share": round(flows[direction].overtaken / max(flows[direction].received, 1), 5),
+                "disordered_share": round(flows[direction].disordered / max(flows[direction].received, 1), 5),
                 "tc": " ".join(netem.options(self.compensated(state, direction))),
             }
             for direction in DIRECTIONS

@@ -60,12 +60,11 @@ class Flow:
     sent: int = 0
     received: int = 0
     repeated: int = 0
-    overtaken: int = 0
-    """Arrived after a packet that was sent later."""
-    first_at: float = 0.0
-    last_at: float = 0.0
-    _highest: int = -1
+    disordered: int = 0
+    """Arrived right after a packet that was sent later: one that overtakes hundreds counts once."""
+    _times: list[float] = field(default_factory=list, repr=False)
     _seen: set[int] = field(default_factory=set, repr=False)
+    _previous: int = -1
 
     @property
     def lost(self) -> int:
@@ -74,15 +73,14 @@ class Flow:
 
     @property
     def rate_bit_s(self) -> float:
-        """At which they arrived, as netem counts it."""
-        if self.received < 2 or self.last_at <= self.first_at:
-            return 0.0
-        return (self.received - 1) * self.frame_bytes * 8 / (self.last_at - self.first_at)
+        """At which they arrived, as netem counts it, once the queue was filling."""
+        settled = len(self._times) // 10
+        took_s = self._times[-1] - self._times[settled] if len(self._times) > 1 else 0.0
+        return (len(self._times) - 1 - settled) * self.frame_bytes * 8 / took_s if took_s > 0 else 0.0
 
     def joined(self, later: Flow) -> Flow:
-        """The counts of two floods; times are those of the later one."""
-        counts = {name: getattr(self, name) + getattr(later, name) for name in COUNTS}
-        return Flow(self.frame_bytes, **counts, first_at=later.first_at, last_at=later.last_at)
+        """The counts of two floods; when packets arrived is forgotten."""
+        return Flow(self.frame_bytes, **{name: getattr(self, name) + getattr(later, name) for name in COUNTS})
 
     def on_received(self, number: int, now: float) -> None:
         """Count one."""
@@ -90,17 +88,13 @@ class Flow:
             self.repeated += 1
             return
         self._seen.add(number)
-        if number < self._highest:
-            self.overtaken += 1
-        else:
-            self._highest = number
-        if not self.received:
-            self.first_at = now
+        self._times.append(now)
         self.received += 1
-        self.last_at = now
+        self.disordered += number < self._previous
+        self._previous = number
 
 
-COUNTS: Final = ("sent", "received", "repeated", "overtaken")
+COUNTS: Final = ("sent", "received", "repeated", "disordered")
 
 
 class Probes:

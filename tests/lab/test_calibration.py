@@ -62,7 +62,8 @@ def test_a_flow_counts_losses_repetitions_and_overtaking() -> None:
     counted = Flow(frame_bytes=1000, sent=6)
     for at, number in enumerate([0, 2, 1, 2, 4]):
         counted.on_received(number, float(at))
-    assert (counted.received, counted.lost, counted.repeated, counted.overtaken) == (4, 2, 1, 1)
+    assert (counted.received, counted.lost, counted.repeated, counted.disordered) == (4, 2, 1, 1)
     assert counted.rate_bit_s == 3 * 8000 / 4
+    assert Flow(frame_bytes=1000).rate_bit_s == 0
     more = counted.joined(Flow(frame_bytes=1000, sent=4, received=4))
-    assert (more.sent, more.lost, more.overtaken) == (10, 2, 1)
+    assert (more.sent, more.lost, more.disordered) == (10, 2, 1)
