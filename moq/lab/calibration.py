@@ -40,7 +40,7 @@ GOOD_ENOUGH: Final = 0.04
 """A round trip this near to the wanted one is not corrected any more: medians of so few differ by chance."""
 CORRECTIONS: Final = 2
 
-LOSS_PER_S: Final = 7_000.0
+LOSS_PER_S: Final = 11_000.0
 """Small packets in each direction: what the router VM carries without losing one, with something to spare."""
 LOSS_S: Final = 4.5
 LOSS_DOUBT_S: Final = 12.0

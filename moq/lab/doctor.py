@@ -20,8 +20,6 @@ FOR_THE_ROUTER: Final = {
     "cpio": "cpio",
     "busybox": "busybox-static",
     "ldd": "libc-bin",
-    "apt-get": "apt",
-    "dpkg": "dpkg",
 }
 """Programs, and the Debian packages that have them."""
 
@@ -132,6 +130,9 @@ def _kernel() -> Finding:
     cached = image.find_kernel(image.cache_dir())
     if cached is not None:
         return Finding("router's kernel", True, str(cached))
+    if system.find("apt-get") is None or system.find("dpkg") is None:
+        how = f"no apt here to fetch it; unpack Debian's {image.META_PACKAGE} into {image.cache_dir() / 'kernel'}"
+        return Finding("router's kernel", False, how)
     package = image.kernel_package()
     if package is not None:
         return Finding("router's kernel", True, f"{package}: fetched by the first run, and not installed")
