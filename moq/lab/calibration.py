@@ -41,7 +41,10 @@ GOOD_ENOUGH: Final = 0.04
 CORRECTIONS: Final = 2
 
 LOSS_PER_S: Final = 11_000.0
-"""Small packets in each direction: what the router VM carries without losing one, with something to spare."""
+"""Small packets in each direction: what the router VM carries without losing one, with something to spare. Where the
+bare path loses any at this rate, as on a slow machine, half of it is tried, and so on."""
+SLOWEST_PER_S: Final = 500.0
+TRIAL_S: Final = 0.3
 LOSS_S: Final = 4.5
 LOSS_DOUBT_S: Final = 12.0
 """The time for the loss; and that for one which looks wrong, and may do so by chance."""
@@ -71,6 +74,7 @@ class Calibrator:
         self._progress = progress
         self._overhead_ms = dict.fromkeys(DIRECTIONS, 0.0)
         self._by_state: dict[State, dict[str, float]] = {NOTHING: dict.fromkeys(DIRECTIONS, 0.0)}
+        self._loss_per_s = LOSS_PER_S
         self.bare_path: dict[str, object] = {}
 
     def compensated(self, state: State, direction: str) -> Direction:
@@ -84,6 +88,7 @@ class Calibrator:
             self._lab.set_state(NOTHING)
             probes.wait_until_open(OPEN_TIMEOUT_S)
             trips = probes.round_trips(TRIPS, TRIP_INTERVAL_S, PATIENCE_S)
+            self._loss_per_s = _lossless_rate(probes)
             flows = {
                 direction: probes.flood([direction], BARE_PACKETS, BARE_PER_S, LARGE_BYTES, PATIENCE_S)[direction]
                 for direction in DIRECTIONS
@@ -98,6 +103,7 @@ class Calibrator:
             "rate_bit_s": {direction: round(flow.rate_bit_s) for direction, flow in flows.items()},
             "offered_bit_s": round(BARE_PER_S * LARGE_BYTES * 8),
             "lost": {direction: flow.lost for direction, flow in flows.items()},
+            "lossless_packets_s": self._loss_per_s,
             "added_to_a_delay_ms": {direction: round(added, 3) for direction, added in self._overhead_ms.items()},
         }
 
@@ -140,7 +146,8 @@ class Calibrator:
                 | {"wanted": state[direction].delay_ms}
                 | {"configured": round(self.compensated(state, direction).delay_ms, 3)},
                 "loss": {"sent": flows[direction].sent, "lost": flows[direction].lost}
-                | {"wanted": state[direction].loss_share, "counted_by_netem": counted[direction]},
+                | {"share": round(flows[direction].lost / flows[direction].sent, 6)}
+                | {"wanted": round(state[direction].loss_share, 6), "counted_by_netem": counted[direction]},
                 "disordered_share": round(flows[direction].disordered / max(flows[direction].received, 1), 5),
                 "tc": " ".join(netem.options(self.compensated(state, direction))),
             }
@@ -184,7 +191,7 @@ class Calibrator:
 
     def _flood_for_loss(self, probes: Probes, state: State) -> dict[str, Flow]:
         """As many packets as tell enough, or as there is time for; more if the loss looks wrong."""
-        per_s, needed = loss_plan(state)
+        per_s, needed = loss_plan(state, self._loss_per_s)
         packets = min(needed, int(per_s * LOSS_S))
         deadline = time.monotonic() + LOSS_DOUBT_S
         flows = {direction: Flow(SMALL_BYTES) for direction in DIRECTIONS}
@@ -206,10 +213,21 @@ class Calibrator:
         return Probes(self._lab.client, self._lab.server)
 
 
-def loss_plan(state: State) -> tuple[float, int]:
+def _lossless_rate(probes: Probes) -> float:
+    """How many small packets a second the bare path carries each way without losing any."""
+    per_s = LOSS_PER_S
+    while per_s > SLOWEST_PER_S:
+        flows = probes.flood(DIRECTIONS, int(per_s * TRIAL_S), per_s, SMALL_BYTES, PATIENCE_S)
+        if not any(flow.lost for flow in flows.values()):
+            break
+        per_s /= 2
+    return per_s
+
+
+def loss_plan(state: State, most_per_s: float = LOSS_PER_S) -> tuple[float, int]:
     """How fast packets are sent in each direction to measure the loss, and how many tell it well enough."""
     slowest = min(state[direction].rate_mbit or float("inf") for direction in DIRECTIONS)
-    per_s = min(LOSS_PER_S, slowest * 1e6 * LOSS_RATE_SHARE / SMALL_BYTES / 8)
+    per_s = min(most_per_s, slowest * 1e6 * LOSS_RATE_SHARE / SMALL_BYTES / 8)
     return per_s, max(LOSS_PACKETS, *(_packets_needed(state[direction]) for direction in DIRECTIONS))
 
 
@@ -245,18 +263,17 @@ def loss_record(flows: dict[str, Flow], state: State) -> dict[str, object]:
 
 
 def rate_record(rates: dict[str, float | None], state: State) -> dict[str, object]:
-    """Where there is a rate."""
-    wanted = {direction: state[direction].rate_mbit * 1e6 or None for direction in DIRECTIONS}
-    verdicts = [
-        estimates.is_within(rate, limit)
-        for rate, limit in zip(rates.values(), wanted.values(), strict=True)
-        if rate is not None and limit is not None
-    ]
-    return {
-        **{direction: None if rate is None else round(rate) for direction, rate in rates.items()},
-        "wanted": wanted,
-        "is_within_10_percent": all(verdicts) if verdicts else None,
-    }
+    """Each direction that has a rate; null for one that has none."""
+    record: dict[str, object] = {}
+    verdicts = []
+    for direction, rate in rates.items():
+        wanted = state[direction].rate_mbit * 1e6
+        if rate is None:
+            record[direction] = None
+            continue
+        verdicts.append(estimates.is_within(rate, wanted))
+        record[direction] = {"measured": round(rate), "wanted": wanted, "is_within_10_percent": verdicts[-1]}
+    return {**record, "is_within_10_percent": all(verdicts) if verdicts else None}
 
 
 def _rtt_record(trips: list[RoundTrip], state: State) -> dict[str, object]:

@@ -132,7 +132,7 @@ def verdict(calibration: Mapping[str, object]) -> str:
     parts = [f"round trip {rtt['p50']:.1f} ms of {rtt['wanted']:g}"] if "p50" in rtt else []
     parts.append(f"loss {loss['share']:.2%} of {loss['wanted']:.2%}")
     parts += [
-        f"{direction} {rate[direction] / 1e6:.1f} Mbit/s of {rate['wanted'][direction] / 1e6:g}"
+        f"{direction} {rate[direction]['measured'] / 1e6:.1f} Mbit/s of {rate[direction]['wanted'] / 1e6:g}"
         for direction in DIRECTIONS
         if rate[direction] is not None
     ]

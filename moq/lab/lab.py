@@ -129,9 +129,10 @@ class Lab:
 
         The profile is set up afterwards, corrected by what was measured.
         """
-        calibration = self._calibrator.calibrate(profile)
-        self.calibration_path(profile).write_text(json.dumps(calibration, indent=2) + "\n")
+        text = json.dumps(self._calibrator.calibrate(profile), indent=2)
+        self.calibration_path(profile).write_text(text + "\n")
         self.apply(profile)
+        calibration: dict[str, object] = json.loads(text)  # as whoever reads the file will see it
         return calibration
 
     def calibration_path(self, profile: Profile) -> Path:

@@ -40,9 +40,8 @@ def test_directions_that_differ_are_judged_each_on_its_own() -> None:
 def test_rates_are_judged_where_there_are_any() -> None:
     state = State(up=Direction(rate_mbit=10), down=Direction())
     assert calibration.rate_record({"up": 9.5e6, "down": None}, state) == {
-        "up": 9_500_000,
+        "up": {"measured": 9_500_000, "wanted": 10_000_000.0, "is_within_10_percent": True},
         "down": None,
-        "wanted": {"up": 10_000_000.0, "down": None},
         "is_within_10_percent": True,
     }
     assert calibration.rate_record({"up": 8.9e6, "down": None}, state)["is_within_10_percent"] is False
@@ -55,6 +54,7 @@ def test_the_flood_for_the_loss_stays_below_the_rate() -> None:
     assert packets == calibration.LOSS_PACKETS
     per_s, packets = calibration.loss_plan(State(up=Direction(loss_percent=1), down=Direction()))
     assert per_s == calibration.LOSS_PER_S
+    assert calibration.loss_plan(both(Direction()), most_per_s=700)[0] == 700
     assert packets == pytest.approx(4 * 38_032, abs=10)
 
 
