@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moq.bench.plot import Panel, Series, draw
+from moq.bench.drawing import COLOURS, Chart, Series, draw_file
 from moq.bench.report import table
 
 if TYPE_CHECKING:
@@ -72,17 +72,26 @@ def curve_table(points: Sequence[Point], *, markdown: bool) -> str:
 def curve_drawing(curves: Mapping[str, Sequence[Point]], caption: str) -> str:
     """Both curves against the offered load, as SVG: how transactions grow, and what a publisher waits."""
     kept_up = {name: [point for point in points if not point.is_overloaded] for name, points in curves.items()}
+    colours = dict(zip(kept_up, COLOURS, strict=False))
     batching = [
-        Series(name, [(point.offered_per_s, point.messages_per_commit) for point in points])
+        Series(name, [(point.offered_per_s, point.messages_per_commit) for point in points], colours[name])
         for name, points in kept_up.items()
     ]
     waiting = [
-        Series(f"{name} {label}", [(point.offered_per_s, getattr(point, field) / 1000) for point in points], is_dashed)
+        Series(
+            f"{name} {label}",
+            [(point.offered_per_s, getattr(point, field) / 1000) for point in points],
+            colours[name],
+            is_dashed,
+        )
         for name, points in kept_up.items()
         for label, field, is_dashed in (("p50", "answered_p50_us", False), ("p99", "answered_p99_us", True))
     ]
-    panels = [
-        Panel("messages per commit", "messages/s offered", batching),
-        Panel("publish to PUBACK, ms", "messages/s offered", waiting),
+    charts = [
+        Chart(title, "messages/s offered", unit, series, is_x_logarithmic=True, is_y_logarithmic=True)
+        for title, unit, series in (
+            ("messages per commit", "messages", batching),
+            ("publish to PUBACK", "ms", waiting),
+        )
     ]
-    return draw(panels, caption)
+    return draw_file(charts, caption)

@@ -15,7 +15,6 @@ from moq.bench.durable_absent import AbsentLoad
 from moq.bench.durable_measure import measure_absence
 from moq.bench.durable_store import disk, store_use
 from moq.bench.load import Shape
-from moq.bench.plot import Axis, Panel, Series, draw
 from moq.cli.exits import Exit
 from moq.cli.main import make_parser
 
@@ -127,18 +126,3 @@ def test_a_disk_is_named_with_what_a_sync_costs_there() -> None:
     found = disk()
     assert found["file_system"]
     assert isinstance(found["sync_ms"], float)
-
-
-def test_an_axis_has_whole_decades_and_puts_values_between_them() -> None:
-    axis = Axis.over([20, 900], 0.0, 100.0)
-    assert axis.ticks() == [(0.0, "10"), (50.0, "100"), (100.0, "1,000")]
-    assert Axis.over([0.5], 0.0, 100.0).ticks() == [(0.0, "0.1"), (100.0, "1")]
-    assert Axis.over([0.0], 0.0, 100.0).ticks() == [(0.0, "1"), (100.0, "10")]
-
-
-def test_a_drawing_has_a_line_for_each_series_and_leaves_out_what_has_no_logarithm() -> None:
-    drawn = ElementTree.fromstring(draw([Panel("t<1>", "x", [Series("a", [(1, 0), (10, 5)])])], "c & d"))
-    lines = list(drawn.iter("{http://www.w3.org/2000/svg}polyline"))
-    assert len(lines) == 1
-    assert lines[0].get("points", "").count(",") == 1
-    assert "c & d" in "".join(drawn.itertext())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from moq.bench import brokers
-from moq.bench.papers import cli, emqtt, equations, mqttplus, page, picture, published, rfc, standin, svg
+from moq.bench.papers import cli, emqtt, equations, mqttplus, page, picture, published, rfc, standin
 from moq.bench.papers.results import Chart, Study, Verdict
 from moq.cli.exits import Exit
 from moq.cli.main import make_parser
@@ -260,14 +260,6 @@ def test_a_picture_has_the_size_asked_for_and_can_be_read() -> None:
     (size,) = struct.unpack_from(">I", data, 33)
     pixels = zlib.decompress(data[41 : 41 + size])
     assert len(pixels) == height * (width + 1)
-
-
-def test_axes_have_round_numbers() -> None:
-    assert svg.linear_ticks(0.0, 9.3) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
-    assert svg.linear_ticks(10, 80) == [0, 20, 40, 60, 80]
-    assert svg.linear_ticks(3.0, 3.0)[0] <= 3.0 < svg.linear_ticks(3.0, 3.0)[-1]
-    assert svg.logarithmic_ticks([0.0, 30.0, 4000.0]) == [10.0, 100.0, 1000.0, 10000.0]
-    assert [svg.number_text(value) for value in (0.5, 9000, 12_000, 1.5e6)] == ["0.5", "9000", "12k", "1.5M"]
 
 
 def test_a_page_escapes_what_it_is_given() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from moq.bench.papers import svg
+from moq.bench import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from moq.bench.papers.results import Study, Table, Verdict
+    from moq.bench.papers.results import Chart, Study, Table, Verdict
 
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -21,11 +21,7 @@ caption { text-align: left; font-weight: 600; padding: .3em 0; }
 .met { color: #1a7f37; font-weight: 600; }
 .missed { color: #c62828; font-weight: 600; }
 .charts { display: flex; flex-wrap: wrap; gap: 1em; }
-svg { width: 36em; max-width: 100%; font: 12px system-ui, sans-serif; }
-svg .title { text-anchor: middle; font-weight: 600; font-size: 14px; }
-svg .label { text-anchor: middle; }
-svg .tick { text-anchor: end; }
-svg .grid { stroke: #e4e4e4; }
+svg { width: 36em; max-width: 100%; }
 .note { color: #555; }
 """
 
@@ -58,7 +54,7 @@ def _study(study: Study) -> str:
             f'<h2 id="{study.name}">{escape(study.title)}</h2><p class="note">{escape(study.reference)}</p>',
             *(f"<p>{escape(paragraph)}</p>" for paragraph in study.method),
             _table("paper / ours", ["quantity", "paper", "where", "ours"], comparisons),
-            f'<div class="charts">{"".join(svg.draw(chart) for chart in study.charts)}</div>',
+            f'<div class="charts">{"".join(_chart(chart) for chart in study.charts)}</div>',
             *(_plain_table(table) for table in study.tables),
         ]
     )
@@ -73,6 +69,11 @@ def _verdict_row(study: Study, verdict: Verdict) -> list[str]:
         f"{verdict.bound:.4g}{escape(verdict.unit)}",
         f'<span class="{kind}">{word}</span>',
     ]
+
+
+def _chart(chart: Chart) -> str:
+    series = [drawing.Series(name, points) for name, points in chart.series.items()]
+    return drawing.draw(drawing.Chart(chart.title, chart.x, chart.y, series, is_y_logarithmic=chart.is_logarithmic))
 
 
 def _plain_table(table: Table) -> str:
