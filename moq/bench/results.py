@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moq.bench.quantiles import percentile
@@ -17,6 +16,7 @@ from moq.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 VERSION: Final = 1
 """Of the files; another one is refused."""
@@ -166,7 +166,7 @@ def rounded_us(latency_us: float) -> int:
     whole = round(latency_us)
     if whole < 1000:
         return max(0, whole)
-    step = 10 ** (len(str(whole)) - 3)
+    step = int(10 ** (len(str(whole)) - 3))
     return (whole + step // 2) // step * step
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from moq.bench.results import VERSION, Parameter, Results, Run, Slice
 from moq.errors import ConfigError
 
-Value = TypeVar("Value", int, float, str, bool)
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 TEXTS: Final = ("scenario", "contender", "profile")
 WHOLE: Final = ("repetition", "sent", "expected", "received", "lost", "repeated", "disordered", "broker_rss_bytes")
@@ -71,12 +71,10 @@ class _Reader:
         self._check_names(whole, PARTS, "")
         calibrations = self._mapping(whole["calibrations"], "calibrations")
         return Results(
-            command=self._value(whole["command"], "command", str),
+            command=self._text(whole["command"], "command"),
             machine=self._mapping(whole["machine"], "machine"),
             environment=self._mapping(whole["environment"], "environment"),
-            calibrations={
-                name: self._mapping(value, f"calibrations.{name}") for name, value in calibrations.items()
-            },
+            calibrations={name: self._mapping(value, f"calibrations.{name}") for name, value in calibrations.items()},
             runs=[
                 self._run(value, f"runs[{number}]") for number, value in enumerate(self._list(whole["runs"], "runs"))
             ],
@@ -85,21 +83,17 @@ class _Reader:
     def _run(self, parsed: object, place: str) -> Run:
         given = self._mapping(parsed, place)
         self._check_names(given, (*TEXTS, *WHOLE, *NUMBERS, *OTHERS), f"{place}.")
-        whole = {name: self._value(given[name], f"{place}.{name}", int) for name in WHOLE}
-        numbers = {name: self._value(given[name], f"{place}.{name}", float) for name in NUMBERS}
-        texts = {name: self._value(given[name], f"{place}.{name}", str) for name in TEXTS}
-        extra = self._mapping(given["extra"], f"{place}.extra")
+        values: dict[str, object] = {name: self._text(given[name], f"{place}.{name}") for name in TEXTS}
+        values |= {name: self._whole(given[name], f"{place}.{name}") for name in WHOLE}
+        values |= {name: self._number(given[name], f"{place}.{name}") for name in NUMBERS}
+        values["is_overloaded"] = self._truth(given["is_overloaded"], f"{place}.is_overloaded")
+        values["parameters"] = self._parameters(given["parameters"], f"{place}.parameters")
+        values["latency_us"] = self._histogram(given["latency_us"], f"{place}.latency_us")
         timeline = self._list(given["timeline"], f"{place}.timeline")
-        return Run(
-            **texts,
-            **whole,
-            **numbers,
-            is_overloaded=self._value(given["is_overloaded"], f"{place}.is_overloaded", bool),
-            parameters=self._parameters(given["parameters"], f"{place}.parameters"),
-            latency_us=self._histogram(given["latency_us"], f"{place}.latency_us"),
-            timeline=[self._slice(value, f"{place}.timeline[{number}]") for number, value in enumerate(timeline)],
-            extra={name: self._value(value, f"{place}.extra.{name}", float) for name, value in extra.items()},
-        )
+        values["timeline"] = [self._slice(value, f"{place}.timeline[{at}]") for at, value in enumerate(timeline)]
+        extra = self._mapping(given["extra"], f"{place}.extra")
+        values["extra"] = {name: self._number(value, f"{place}.extra.{name}") for name, value in extra.items()}
+        return Run(**cast("Any", values))
 
     def _parameters(self, parsed: object, place: str) -> dict[str, Parameter]:
         found: dict[str, Parameter] = {}
@@ -114,7 +108,7 @@ class _Reader:
         for key, count in self._mapping(parsed, place).items():
             if not key.isdecimal():
                 raise self._error(place, key, "whole microseconds as keys")
-            found[int(key)] = self._value(count, f"{place}.{key}", int)
+            found[int(key)] = self._whole(count, f"{place}.{key}")
         return found
 
     def _slice(self, parsed: object, place: str) -> Slice:
@@ -122,23 +116,34 @@ class _Reader:
         if len(values) != len(SLICE):
             raise self._error(place, parsed, f"a list of {', '.join(SLICE)}")
         at_s, count, *latencies = values
-        p50_us, p99_us, max_us = (self._value(value, place, float) for value in latencies)
+        p50_us, p99_us, max_us = (self._number(value, place) for value in latencies)
         return Slice(
-            at_s=self._value(at_s, place, float),
-            count=self._value(count, place, int),
+            at_s=self._number(at_s, place),
+            count=self._whole(count, place),
             p50_us=p50_us,
             p99_us=p99_us,
             max_us=max_us,
         )
 
-    def _value(self, parsed: object, place: str, kind: type[Value]) -> Value:
-        """A whole number is a number; true and false are none."""
-        is_number = isinstance(parsed, int | float) and not isinstance(parsed, bool)
-        if kind is float and is_number and isinstance(parsed, int | float) and math.isfinite(parsed):
-            return kind(parsed)
-        if kind is float or not isinstance(parsed, kind) or (kind is int and isinstance(parsed, bool)):
-            expected = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}[kind]
-            raise self._error(place, parsed, expected)
+    def _text(self, parsed: object, place: str) -> str:
+        if not isinstance(parsed, str):
+            raise self._error(place, parsed, "a text")
+        return parsed
+
+    def _whole(self, parsed: object, place: str) -> int:
+        """True and false are no numbers."""
+        if not isinstance(parsed, int) or isinstance(parsed, bool):
+            raise self._error(place, parsed, "a whole number")
+        return parsed
+
+    def _number(self, parsed: object, place: str) -> float:
+        if not isinstance(parsed, int | float) or isinstance(parsed, bool) or not math.isfinite(parsed):
+            raise self._error(place, parsed, "a number")
+        return float(parsed)
+
+    def _truth(self, parsed: object, place: str) -> bool:
+        if not isinstance(parsed, bool):
+            raise self._error(place, parsed, "true or false")
         return parsed
 
     def _mapping(self, parsed: object, place: str) -> Mapping[str, object]:
