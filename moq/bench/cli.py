@@ -55,6 +55,10 @@ EXAMPLES = """
   moq bench restart                                 time to ready with a million queued messages
   moq bench neighbours                              latency beside clients that misbehave
   moq bench papers --out report                     the experiments of the three MQTT papers
+  moq bench idle --connections 10000                what idle connections cost
+  moq bench storm                                   how fast clients can connect, and who notices
+  moq bench report results                          the page again, from results
+  moq bench compare before after                    what has become worse, and how sure that is
 
 Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
 broker sustains without losing any, and the latencies are those of a full window. Every message is checked; the exit
@@ -87,10 +91,13 @@ def add_parser(commands: Commands) -> None:
         help="tcp, tls, quic, or mqtt: plain MQTT 3.1.1 over TCP (default: tcp,quic)",
     )
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
-    from moq.bench import durable, neighbours, relay, restart
+    from moq.bench import compare, durable, idle, neighbours, relay, rereport, restart, storm
 
-    others = parser.add_subparsers(title="another benchmark", metavar="[relay|durable|restart|neighbours|papers]")
-    for other in (relay, durable, restart, neighbours):
+    others = parser.add_subparsers(
+        title="another benchmark",
+        metavar="[relay|durable|restart|neighbours|idle|storm|papers], or [report|compare] of results",
+    )
+    for other in (relay, durable, restart, neighbours, idle, storm, rereport, compare):
         other.add_parser(others)
     from moq.bench.papers import cli as papers
 

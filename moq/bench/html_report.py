@@ -72,7 +72,8 @@ def _machine_line(results: Results) -> str:
 def _findings(found: Sequence[Group], calibrations: Mapping[str, Mapping[str, object]]) -> str:
     if not found:
         return "<p>There are no runs.</p>"
-    items = [_item(each) for each in (*_off_networks(calibrations), *findings.findings(found))]
+    used = {group.profile: calibrations.get(group.profile, {}) for group in found}
+    items = [_item(each) for each in (*_off_networks(used), *findings.findings(found))]
     reading = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in HOW_TO_READ)
     return "\n".join(
         [

@@ -8,6 +8,7 @@ of that, so the movement is scaled by n / (n - 1) and Student's t takes the plac
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import statistics
@@ -95,7 +96,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     if len(values) < FEWEST:
         return Interval(middle, None, None, len(values))
     is_positive = min(values) > 0
-    spread = _spread([math.log(value) for value in values]) if is_positive else _spread(values)
+    spread = _spread(tuple(math.log(value) for value in values) if is_positive else tuple(values))
     reach = student_quantile((1 + confidence) / 2, spread.freedom) * (
         math.hypot(spread.error, RESOLUTION) if is_positive else spread.error
     )
@@ -112,28 +113,33 @@ def compare(first: Sequence[float], second: Sequence[float], confidence: float =
     ratio = statistics.median(second) / statistics.median(first)
     if min(repetitions) < FEWEST:
         return Comparison(ratio, None, None, None, repetitions)
-    a, b = (_spread([math.log(value) for value in values]) for values in (first, second))
-    error = math.hypot(a.error, b.error, RESOLUTION)
-    freedom = _welch(a, b)
-    reach = student_quantile((1 + confidence) / 2, freedom) * error
-    difference = b.middle - a.middle
+    found = _difference(first, second)
+    reach = student_quantile((1 + confidence) / 2, found.freedom) * found.error
     return Comparison(
         ratio,
-        _exp(difference - reach),
-        _exp(difference + reach),
-        student_share(difference / error, freedom),
+        _exp(found.middle - reach),
+        _exp(found.middle + reach),
+        student_share(found.middle / found.error, found.freedom),
         repetitions,
     )
 
 
 def probability_beyond(first: Sequence[float], second: Sequence[float], bound: float) -> float | None:
     """How sure it is that the second figure is more than `bound` times the first; None if nothing can be said."""
-    scaled = [value * bound for value in first]
-    found = compare(scaled, second)
-    return None if found is None else found.probability_greater
+    if min(len(first), len(second)) < FEWEST or min(*first, *second) <= 0:
+        return None
+    found = _difference(first, second)
+    return student_share((found.middle - math.log(bound)) / found.error, found.freedom)
 
 
-def _spread(values: Sequence[float]) -> _Spread:
+def _difference(first: Sequence[float], second: Sequence[float]) -> _Spread:
+    """Of the logarithms."""
+    a, b = (_spread(tuple(math.log(value) for value in values)) for values in (first, second))
+    return _Spread(b.middle - a.middle, math.hypot(a.error, b.error, RESOLUTION), _welch(a, b))
+
+
+@functools.lru_cache(maxsize=4096)
+def _spread(values: tuple[float, ...]) -> _Spread:
     """How much the median of these moves from draw to draw. The draws are the same each time."""
     count = len(values)
     draw = random.Random(count).choices

@@ -73,7 +73,7 @@ class Run:
     is_overloaded: bool = False
     latency_us: Mapping[int, int] = field(default_factory=dict)
     """How many deliveries took so many microseconds (three significant digits) from when they were due."""
-    timeline: Sequence[Slice] = ()
+    timeline: Sequence[Slice] = field(default_factory=list)
     broker_cpu_s: float = 0.0
     broker_rss_bytes: int = 0
     generator_cpu_s: float = 0.0

@@ -59,9 +59,9 @@ CPU_SHARE: Final = Metric("broker CPU", lambda run: run.broker_cpu_share)
 RSS: Final = Metric("broker RSS", lambda run: float(run.broker_rss_bytes))
 
 
-def extra_metric(name: str) -> Metric:
+def extra_metric(name: str, *, is_better_when_greater: bool = False) -> Metric:
     """What only some scenarios have."""
-    return Metric(name, lambda run: run.extra.get(name))
+    return Metric(name, lambda run: run.extra.get(name), is_better_when_greater)
 
 
 @dataclass(frozen=True, slots=True)

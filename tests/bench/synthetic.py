@@ -39,6 +39,7 @@ def make_run(
     parameters: Mapping[str, float | int | str] | None = None,
     extra: Mapping[str, float] | None = None,
     duration_s: float = 10.0,
+    has_timeline: bool = True,
 ) -> Run:
     """Log-normal latencies around a median that varies by `noise` from run to run."""
     draw = random.Random(f"{contender} {profile} {scenario} {rate} {repetition} {seed} {parameters}")
@@ -61,6 +62,7 @@ def make_run(
             max_us=float(max(values)),
         )
         for number, values in slices.items()
+        if has_timeline
     ]
     return Run(
         scenario=scenario,

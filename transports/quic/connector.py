@@ -34,12 +34,18 @@ class _Attempt:
     """The handshake with one address of the server."""
 
     def __init__(
-        self, url: str, engine: Engine, make_handler: Callable[[Link], LinkHandler], options: QUICOptions
+        self,
+        url: str,
+        engine: Engine,
+        make_handler: Callable[[Link], LinkHandler],
+        options: QUICOptions,
+        local_host: str | None,
     ) -> None:
         self._url = url
         self._engine = engine
         self._make_handler = make_handler
         self._options = options
+        self._local_host = local_host
         self._opened: asyncio.Future[QUICLink] = asyncio.get_running_loop().create_future()
 
     async def run(self, info: tuple[Any, ...]) -> QUICLink:
@@ -68,6 +74,8 @@ class _Attempt:
         family, kind, protocol, _, address = info
         sock = socket.socket(family, kind, protocol)
         try:
+            if self._local_host is not None:
+                sock.bind((self._local_host, 0))
             # Connected, so that the kernel tells us when nobody listens there.
             sock.connect(address)
             return UDPSocket(sock, self._options.socket_buffer_bytes)
@@ -123,11 +131,13 @@ async def connect(
     engine: str = "aioquic",
     session_ticket: object | None = None,
     on_session_ticket: Callable[[object], None] | None = None,
+    local_host: str | None = None,
 ) -> QUICLink:
     """Open a QUIC link; `make_handler` gives it its handler once the handshake is complete.
 
     The addresses of `host` are tried one after the other until one answers. `ca` is a file of certificates to
     trust instead of the system's. A ticket from an earlier connection's `on_session_ticket` shortens the handshake.
+    With `local_host` the connection comes from that address of this machine.
 
     Raises:
         ConnectFailed: no connection could be made; the message names host, port and cause.
@@ -154,6 +164,7 @@ async def connect(
             ),
             make_handler,
             chosen,
+            local_host,
         )
         try:
             return await attempt.run(info)

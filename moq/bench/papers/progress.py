@@ -26,7 +26,7 @@ class Progress:
         self._steps = steps
         self._done = 0
         self._started = time.monotonic()
-        print(f"{steps} runs, about {_minutes(estimate_s)}", file=sys.stderr, flush=True)
+        print(f"{steps} runs, about {minutes(estimate_s)}", file=sys.stderr, flush=True)
 
     def begin(self, what: str) -> None:
         """A step begins."""
@@ -39,8 +39,9 @@ class Progress:
 
     def finish(self) -> None:
         """All are."""
-        print(f"took {_minutes(time.monotonic() - self._started)}", file=sys.stderr, flush=True)
+        print(f"took {minutes(time.monotonic() - self._started)}", file=sys.stderr, flush=True)
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
+    """How long something takes, in words."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
