@@ -25,6 +25,8 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 QUIC_ENGINES = ("aioquic", "qh3")
 
+QUIC_STREAMS = ("topic", "single")
+
 STORES = ("sqlite", "memory")
 
 DURABILITIES = ("full", "relaxed")
@@ -146,6 +148,8 @@ class BrokerConfig:
     `https://panel.example.org`; `*` is any. A browser lets any page its user visits reach a broker on loopback."""
     data_dir: Path = field(default_factory=lambda: Path(".moq"))
     quic_engine: str = "aioquic"
+    quic_streams: str = "topic"
+    """Which streams the broker sends messages on: one for each topic, or for comparisons the control stream for all."""
     store: str = "sqlite"
     """Where sessions and messages are kept: in the data directory, or in memory, where they end with the process."""
     durability: str = "full"
@@ -186,6 +190,7 @@ class BrokerConfig:
             raise ConfigError(f"utc_offset_s is {self.utc_offset_s}; it must be less than a day, in seconds")
         for name, known in (
             ("quic_engine", QUIC_ENGINES),
+            ("quic_streams", QUIC_STREAMS),
             ("store", STORES),
             ("durability", DURABILITIES),
             ("queue_policy", QUEUE_POLICIES),

@@ -54,6 +54,7 @@ def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) 
         ("sys_interval_s = nan", "sys_interval_s is nan; expected a number"),
         ("drain_timeout_s = -1", "drain_timeout_s is -1.0; it must not be negative"),
         ('quic_engine = "other"', "quic_engine is 'other'; known are aioquic, qh3"),
+        ('quic_streams = "many"', "quic_streams is 'many'; known are topic, single"),
         ("data_dir = 1", "data_dir is 1; expected a path"),
         ("users_file = true", "users_file is True; expected a path"),
         ("limits = 3", "limits is 3; expected a table of settings"),

@@ -21,6 +21,7 @@ from moq.config import (
     DURABILITIES,
     QUEUE_POLICIES,
     QUIC_ENGINES,
+    QUIC_STREAMS,
     STORES,
     WEBSOCKET_PORT,
     WSS_PORT,
@@ -67,6 +68,7 @@ def add_parser(commands: Commands) -> None:
     connection.add_data_dir(parser)
     parser.add_argument("--quic-engine", choices=QUIC_ENGINES, help=f"(default: {defaults.quic_engine})")
     for option, known, meaning in (
+        ("quic-streams", QUIC_STREAMS, "a stream for each topic, or one for all, to compare"),
         ("store", STORES, "where sessions and messages are kept"),
         ("durability", DURABILITIES, "whether what was acknowledged survives a power cut too"),
         ("queue-policy", QUEUE_POLICIES, "what a full queue of a subscriber does"),

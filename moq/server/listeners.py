@@ -85,5 +85,10 @@ def _options(config: BrokerConfig) -> dict[str, transports.TransportOptions]:
     framed = WebSocketOptions(
         high_water_bytes=high, low_water_bytes=low, max_frame_bytes=max(limits.max_packet_bytes, MIN_FRAME_BYTES)
     )
-    quic = QUICOptions(high_water_bytes=high, low_water_bytes=low, alpn=("mmqp", "mqtt"))
+    quic = QUICOptions(
+        high_water_bytes=high,
+        low_water_bytes=low,
+        alpn=("mmqp", "mqtt"),
+        single_stream=config.quic_streams == "single",
+    )
     return {"tcp": plain, "tls": plain, "quic": quic, "ws": framed, "wss": framed}

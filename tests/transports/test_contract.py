@@ -24,7 +24,7 @@ MOST_BYTES_IN_FLIGHT = 32 * MEGABYTE
 
 needs_qh3 = pytest.mark.skipif(importlib.util.find_spec("qh3") is None, reason="the qh3 package is not installed")
 LANED = ("memory", "quic-aioquic", pytest.param("quic-qh3", marks=needs_qh3))
-SINGLE = ("memory-one-lane", "tcp", "tls", "ws", "wss")
+SINGLE = ("memory-one-lane", "tcp", "tls", "ws", "wss", "quic-single-stream")
 
 
 def over(wires: Sequence[object]) -> pytest.MarkDecorator:
@@ -51,6 +51,8 @@ def make_wire(name: str, certificates: CertificatePaths) -> Wire:
             return WebSocketWire(None)
         case "wss":
             return WebSocketWire(certificates)
+        case "quic-single-stream":
+            return QUICWire(certificates, "aioquic", single_stream=True)
         case _:
             return QUICWire(certificates, name.removeprefix("quic-"))
 

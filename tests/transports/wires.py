@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from websockets.client import ClientProtocol
@@ -14,6 +15,7 @@ from websockets.uri import parse_uri
 from transports import tcp, tls, websocket
 from transports.memory import MemoryNetwork
 from transports.options import TransportOptions
+from transports.quic import QUICOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,9 +213,10 @@ class WebSocketWire:
 class QUICWire:
     carries_reason = True
 
-    def __init__(self, certificates: CertificatePaths, engine: str) -> None:
+    def __init__(self, certificates: CertificatePaths, engine: str, *, single_stream: bool = False) -> None:
         self._certificates = certificates
         self._engine = engine
+        self._options = replace(QUICOptions.of(OPTIONS), single_stream=single_stream)
 
     async def start(self, accept: Callable[[Link], LinkHandler]) -> None:
         from transports import quic
@@ -224,7 +227,7 @@ class QUICWire:
             accept,
             certificate=self._certificates.server,
             private_key=self._certificates.server_key,
-            options=OPTIONS,
+            options=self._options,
             engine=self._engine,
         )
 
@@ -237,7 +240,7 @@ class QUICWire:
             make_handler,
             ca=self._certificates.ca,
             server_name="localhost",
-            options=OPTIONS,
+            options=self._options,
             engine=self._engine,
         )
 

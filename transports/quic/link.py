@@ -43,13 +43,13 @@ class QUICLink:
     """A connection to one peer, as the broker and the client see it."""
 
     transport = "quic"
-    has_lanes = True
     _handler: LinkHandler
 
     def __init__(
         self, connection: Connection, options: QUICOptions, alpn: str, *, is_client: bool, is_resumed: bool
     ) -> None:
         self.alpn = alpn
+        self.has_lanes = not options.single_stream
         self.is_resumed = is_resumed
         """True if the handshake was shortened by a session ticket."""
         self.peer = format_address(connection.address)
@@ -112,6 +112,8 @@ class QUICLink:
             lane = QUICLane(self, CONTROL, key, is_shared=True)
             lane.is_closed = True
             return lane
+        if not self.has_lanes:
+            return self._control
         left = self._engine.streams_left()
         overflow = self._lanes.get(OVERFLOW)
         if left > (0 if overflow is not None else 1):

@@ -50,6 +50,8 @@ class QUICOptions(TransportOptions):
     """UDP payload that fits the smallest MTU IPv6 allows, 1280, and so any path: aioquic cannot discover a larger."""
     ack_packets: int = 8
     """Acknowledge after this many packets, or a millisecond, or a gap: fewer acknowledgements, fewer wake-ups."""
+    single_stream: bool = False
+    """Send all topics on the control stream, as TCP does: to measure what streams of their own are worth."""
     max_session_tickets: int = 4096
     """Tickets a listener remembers, about 1 kB each; the oldest is forgotten and its client shakes hands in full."""
     socket_buffer_bytes: int = 4 * 1024 * 1024
