@@ -62,7 +62,7 @@ class Dialect(Protocol):
     def subscribe(self, flows: Sequence[int], qos: int) -> bytes:
         """The packet that subscribes to the topics of these flows."""
 
-    def packet_end(self, buf: bytes, pos: int) -> int | None:
+    def packet_end(self, buf: bytes | bytearray, pos: int) -> int | None:
         """Where the packet at `pos` ends, or None while its length has not arrived."""
 
     def check(self, packet: bytes) -> None:
@@ -111,7 +111,7 @@ class MMQP:
     def _request(self, requests: list[wire.TopicRequest]) -> bytes:
         return wire.encode(wire.TopReq(1, requests))
 
-    def packet_end(self, buf: bytes, pos: int) -> int | None:
+    def packet_end(self, buf: bytes | bytearray, pos: int) -> int | None:
         """Type, length of the length, length."""
         if pos >= len(buf):
             return None
@@ -184,7 +184,7 @@ class MQTT:
         """SUBSCRIBE."""
         return _packet(0x82, b"\0\1" + b"".join(_string(topic(flow)) + bytes([qos]) for flow in flows))
 
-    def packet_end(self, buf: bytes, pos: int) -> int | None:
+    def packet_end(self, buf: bytes | bytearray, pos: int) -> int | None:
         """Seven bits of the length in each byte."""
         remaining = 0
         for shift, byte in enumerate(buf[pos + 1 : pos + 5]):
