@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 START_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 10.0
 
+LOOPBACK: Final = "127.0.0.1"
+
 MOSQUITTO: Final = "mosquitto"
 MOSQUITTO_CONFIG: Final = """\
-listener {port} 127.0.0.1
+listener {port} {host}
 allow_anonymous true
 log_dest none
 set_tcp_nodelay true
@@ -133,7 +135,7 @@ class Contender:
             async with started(broker_command(directory, *options, python=profiler), directory) as process:
                 ready = await ready_line(process, directory)
                 dialect, scheme = (MQTT(), "tcp") if self.way == "mqtt" else (MMQP(), self.way)
-                target = Target(scheme, "127.0.0.1", ready[scheme])
+                target = Target(scheme, LOOPBACK, ready[scheme])
                 ca = authority.paths(directory).ca
                 yield Running(process.pid, dialect, target, ca, engines, ready["http"])
 
@@ -155,17 +157,19 @@ class Mosquitto:
                 "mosquitto is not installed (Debian: apt install mosquitto), or leave it out: --rival none"
             )
         with tempfile.TemporaryDirectory(prefix="moq-bench-") as name:
-            directory, port = Path(name), _free_port()
+            directory, port = Path(name), free_port()
             config = directory / "mosquitto.conf"
-            config.write_text(MOSQUITTO_CONFIG.format(port=port) + self.settings.format(directory=directory))
+            config.write_text(
+                MOSQUITTO_CONFIG.format(host=LOOPBACK, port=port) + self.settings.format(directory=directory)
+            )
             async with started([program, "-c", str(config)], directory) as process:
-                await _accepting(port)
-                yield Running(process.pid, MQTT(), Target("tcp", "127.0.0.1", port), None, engines)
+                await accepting(LOOPBACK, port)
+                yield Running(process.pid, MQTT(), Target("tcp", LOOPBACK, port), None, engines)
 
 
-def broker_command(directory: Path, *options: str, python: Sequence[str] = ()) -> list[str]:
+def broker_command(directory: Path, *options: str, python: Sequence[str] = (), host: str = LOOPBACK) -> list[str]:
     """Runs a broker of ours on free ports, with this data directory."""
-    command = [sys.executable, *python, "-m", "moq.cli", "broker", "--data-dir", str(directory), "--host", "127.0.0.1"]
+    command = [sys.executable, *python, "-m", "moq.cli", "broker", "--data-dir", str(directory), "--host", host]
     for port in ("tcp", "tls", "quic", "websocket", "wss", "http"):
         command += [f"--{port}-port", "0"]
     return [*command, *options]
@@ -236,11 +240,12 @@ async def ready_line(
     raise ConnectFailed(f"the broker ended before it was ready, with exit code {code}: {said}")
 
 
-async def _accepting(port: int) -> None:
+async def accepting(host: str, port: int) -> None:
+    """Wait until somebody accepts connections there."""
     async with asyncio.timeout(START_TIMEOUT_S):
         while True:
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                _, writer = await asyncio.open_connection(host, port)
             except OSError:
                 await asyncio.sleep(0.02)
             else:
@@ -248,7 +253,8 @@ async def _accepting(port: int) -> None:
                 return
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
+    """A port nobody listens on just now."""
+    with socket.socket(type=kind) as probe:
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
