@@ -50,6 +50,8 @@ EXAMPLES = """
   moq bench --shape 1-1 --rate 5000                 latency at a given rate, counted from when a message was due
   moq bench --repeat 5 --markdown                   the tables of docs/benchmarks.md
   moq bench --shape 1-1 --transport tcp --rival none --repeat 1 --profile
+  moq bench run telemetry mixed --out results       latency in an open loop, beside other brokers
+  moq bench matrix --out results                    the same on emulated networks
   moq bench relay --streams 1,10,100,1000           how near QUIC comes to a relay without a broker
   moq bench durable                                 what survives, beside Mosquitto's persistence
   moq bench restart                                 time to ready with a million queued messages
@@ -102,6 +104,11 @@ def add_parser(commands: Commands) -> None:
     from moq.bench.papers import cli as papers
 
     papers.add_parser(others)
+    from moq.bench import matrix, rivals_cli
+    from moq.bench import run as open_loop
+
+    for open_loop_command in (open_loop, matrix, rivals_cli):
+        open_loop_command.add_parser(others)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
