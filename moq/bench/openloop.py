@@ -60,7 +60,8 @@ class OpenLoop:
         self.is_overloaded = False
         self.send_lag_ns = array("q")
         """Of each turn that sent something: how late the first message of it was."""
-        self.failure: ConnectionLost | None = None
+        self.all_sent = asyncio.Event()
+        """Set once the last message has been sent, or the load was given up."""
         self._publishers: list[Client] = []
         self._subscribers: list[Client] = []
         self._due: list[tuple[int, int]] = []
@@ -129,6 +130,8 @@ class OpenLoop:
                 if wait_s > 0
                 else loop.call_soon(self._send_what_is_due)
             )
+        else:
+            self.all_sent.set()
 
     def _look_at_backlog(self) -> None:
         """Give up where the load is more than the broker takes: the rest would measure our memory."""
@@ -137,11 +140,6 @@ class OpenLoop:
                 self.is_overloaded = True
                 self._due.clear()
                 return
-
-    @property
-    def is_sending(self) -> bool:
-        """True until the last message has been sent."""
-        return bool(self._due)
 
     def check(self) -> None:
         """Raise if a client has lost its connection."""

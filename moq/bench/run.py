@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -98,7 +98,7 @@ class Progress:
     run_s: float
     is_quiet: bool = False
     _done: int = 0
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = 0.0
 
     def announce(self) -> None:
         """The estimate."""
@@ -110,8 +110,9 @@ class Progress:
         self._done += 1
         if self.is_quiet:
             return
-        spent_s = time.monotonic() - self._began
-        each_s = spent_s / (self._done - 1) if self._done > 1 else self.run_s
+        now = time.monotonic()
+        self._began = self._began or now
+        each_s = (now - self._began) / (self._done - 1) if self._done > 1 else self.run_s
         left = in_minutes((self.total - self._done + 1) * each_s)
         print(f"{self._done}/{self.total}  {what} … ({left} left)", end=" ", file=sys.stderr, flush=True)
 
