@@ -15,6 +15,7 @@ from moq.bench.flows import LAST_PACKET_ID
 from moq.bench.load import Connection
 from moq.bench.speech import ANSWER, PUBLISH, REPLIES, REQUEST, RESPONSE, Template
 from moq.broker.link import CONTROL
+from moq.errors import ConnectionLost, MoqError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,10 @@ class Client(Protocol):
     @property
     def lanes(self) -> int:
         """Streams on which messages came."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it cannot go on, if so."""
 
     async def announce(self, flows: Sequence[FlowPlan]) -> None:
         """Say what will be published; where it has requests, be ready for their responses."""
@@ -84,7 +89,9 @@ class LinkClient(Connection):
         self._due_ns: dict[int, int] = {}
         """Of messages above QoS 0, by packet identifier, until they are acknowledged; of requests until their
         response."""
-        self._is_gone = False
+        self._answers_requests = False
+        """By messages of its own, where requests are messages like others."""
+        self.failure: Exception | None = None
 
     @property
     def unsent(self) -> int:
@@ -100,11 +107,6 @@ class LinkClient(Connection):
     def lanes(self) -> int:
         """Streams on which messages came."""
         return len(self._message_lanes)
-
-    @property
-    def is_gone(self) -> bool:
-        """True once the link has ended."""
-        return self._is_gone
 
     # --- before the run -----------------------------------------------------------------------------------
 
@@ -123,8 +125,6 @@ class LinkClient(Connection):
             alike = [flow.index for flow in flows if (flow.qos, flow.is_request) == (qos, is_request)]
             await self.ask(self._speech.ask_for(alike, qos, is_request=is_request))
         self._answers_requests = any(flow.is_request for flow in flows) and not self._speech.has_requests
-
-    _answers_requests = False
 
     # --- sending ------------------------------------------------------------------------------------------
 
@@ -159,7 +159,13 @@ class LinkClient(Connection):
 
     def messages_received(self, lane_id: int, data: bytes) -> None:
         """Tell of all messages that are whole, and answer what asks for it, on the lane it came on."""
-        now_ns = time.perf_counter_ns()
+        try:
+            self._hear(lane_id, data, time.perf_counter_ns())
+        except MoqError as error:
+            self.failure = error
+            self.link.abort()
+
+    def _hear(self, lane_id: int, data: bytes, now_ns: int) -> None:
         buf = self._buffers.get(lane_id)
         if buf is None:
             buf = self._buffers[lane_id] = bytearray()
@@ -214,8 +220,8 @@ class LinkClient(Connection):
             self._buffers.pop(lane_id, None)
 
     def closed(self, reason: int | None, message: str) -> None:
-        """Whoever drives the load looks at `is_gone`."""
-        self._is_gone = True
+        """Whoever drives the load looks at `failure`."""
+        self.failure = self.failure or ConnectionLost(f"a connection of the load generator ended: {message}", reason)
         super().closed(reason, message)
 
     def close(self) -> None:

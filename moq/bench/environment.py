@@ -22,7 +22,7 @@ def capture(
     contenders: Sequence[Contender], site: Site, broker_engine: str, engines: ClientEngines
 ) -> dict[str, object]:
     """All of it, for the results."""
-    is_pinned = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1) or (os.cpu_count() or 1) > GENERATOR_CPU
+    is_pinned = (os.cpu_count() or 1) > GENERATOR_CPU
     facts: dict[str, object] = {
         **{f"version of {contender.name}": contender.version() for contender in contenders},
         "broker's QUIC engine": broker_engine,

@@ -74,7 +74,7 @@ def add_parser(commands: Commands) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("--profiles", type=names, default=list(PROFILES), metavar="NAME,…", help="networks")
     parser.add_argument("--scenarios", type=names, default=list(SCENARIO_NAMES), metavar="NAME,…", help="loads")
-    parser.add_argument("--contenders", type=names, default=list(CONTENDERS), metavar="NAME,…", help="brokers")
+    parser.add_argument("--contenders", type=names, metavar="NAME,…", help="brokers")
     parser.add_argument("--profiles-file", type=Path, metavar="FILE", help="networks of your own, in TOML")
     parser.add_argument("--backend", choices=("native", "vm"), help="how packets are delayed (default: what works)")
     parser.add_argument("--duration", type=connection.seconds, default=10.0, metavar="S", help="counted (default: 10)")
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     known = profiles.load(args.profiles_file)
     networks = [profiles.find(known, name) for name in args.profiles]
     scenarios = check_scenarios(args.scenarios)
-    contenders, _ = choose(args.contenders, all_contenders(args.quic_engine))
+    contenders = _contenders(args)
     cells = list(_cells(scenarios, contenders, args.repeat))
     results = Results(
         command=shlex.join(["moq", *sys.argv[1:]]), machine=report.machine(), environment=_environment(contenders, args)
@@ -113,6 +113,17 @@ def run(args: argparse.Namespace) -> int:
                 say(f"wrote {path}")
     is_complete = len(results.runs) == sum(_cases(cell) for cell in cells) * len(networks)
     return Exit.OK if is_complete and all(map(is_clean, results.runs)) else Exit.FAILURE
+
+
+def _contenders(args: argparse.Namespace) -> list[Contender]:
+    """Those asked for, which must be there, or of the usual ones those that are."""
+    known = all_contenders(args.quic_engine)
+    if args.contenders is not None:
+        return choose(args.contenders, known)[0]
+    there, left_out = choose(None, {name: known[name] for name in CONTENDERS})
+    for contender in left_out:
+        say(f"{contender.name} is not installed and left out; to install it: {contender.how_to_install}")
+    return there
 
 
 def _cells(scenarios: list[str], contenders: list[Contender], repeat: int) -> Iterator[Cell]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from moq.bench.clients import Ears
 from moq.bench.flows import LAST_PACKET_ID
 from moq.bench.ledger import Ledger, nearest_rank
-from moq.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -142,10 +141,10 @@ class OpenLoop:
                 return
 
     def check(self) -> None:
-        """Raise if a client has lost its connection."""
+        """Raise what keeps a client from going on."""
         for client in (*self._publishers, *self._subscribers):
-            if getattr(client, "is_gone", False):
-                raise ConnectionLost("the broker closed a connection of the load generator")
+            if client.failure is not None:
+                raise client.failure
 
     # --- the end ------------------------------------------------------------------------------------------
 

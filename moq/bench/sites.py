@@ -44,17 +44,17 @@ class Site:
         Raises:
             ConfigError: It has set half of it, or a calibration that cannot be read.
         """
+        start_file = Path(start) if (start := environment.get(START)) else None
         if not (namespace := environment.get(NAMESPACE)):
-            return cls()
+            return cls(start_file=start_file)
         if not (host := environment.get(HOST)):
             raise ConfigError(f"{NAMESPACE} is {namespace!r} and {HOST} is not set; moq lab run sets both")
-        start = environment.get(START)
         return cls(
             host=host,
             namespace=namespace,
             profile=environment.get(PROFILE, "unnamed"),
             calibration=_read(environment.get(CALIBRATION)),
-            start_file=Path(start) if start else None,
+            start_file=start_file,
         )
 
     def command(self, command: list[str]) -> list[str]:

@@ -103,7 +103,7 @@ class SpeaksMMQP(MMQP):
                 if flags & 0x30 == 0x30:
                     at += 2
                 if flags & 0x04:
-                    raise RemoteProtocolError("the broker extended a message of the load generator, which has no EXT")
+                    at = _extension_end(buf, at)
                 yield control & 3, flags >> 4 & 3, buf[start + 1] << 8 | buf[start + 2], at, end
             else:
                 yield ANSWER, 0, buf[start] << 8 | buf[start + 1], pos, end
@@ -163,3 +163,17 @@ class SpeaksMQTT(MQTT):
     def first_answer(self, qos: int, packet_id: int) -> bytes:
         """PUBACK or PUBREC."""
         return struct.pack(">BBH", 0x40 if qos == 1 else 0x50, 2, packet_id)
+
+
+_NUMBERS: Final = ((0x80, 4), (0x40, 8), (0x04, 2), (0x02, 4))
+"""Flags of an extension with a number of so many bytes: TTL, TIME, TYP, DDL."""
+_LISTS: Final = 0x20 | 0x01
+"""IDS and PRP, which no message of the generator has."""
+
+
+def _extension_end(buf: bytearray, at: int) -> int:
+    """Where the extension of a PUBREQ ends: messages may carry the time they were sent at."""
+    flags = buf[at]
+    if flags & _LISTS:
+        raise RemoteProtocolError(f"a message of the load generator came with extension flags {flags:#04x}")
+    return at + 1 + sum(size for flag, size in _NUMBERS if flags & flag)

@@ -8,7 +8,7 @@ from moq import wire
 from moq.bench.dialects import BODY
 from moq.bench.rivals.mqttv5 import SpeaksMQTTInFlows
 from moq.bench.speech import ANSWER, PUBLISH, REPLIES, REQUEST, RESPONSE, SpeaksMMQP, SpeaksMQTT, Speech
-from moq.errors import RequestRefused
+from moq.errors import RemoteProtocolError, RequestRefused
 
 SPEECHES = [SpeaksMMQP(), SpeaksMQTT()]
 
@@ -63,6 +63,16 @@ def test_requests_are_packets_of_mmqp_and_topics_of_mqtt() -> None:
 def test_a_named_message_is_understood_too() -> None:
     data = wire.encode(wire.PubReq(0, False, False, 0, 0, 0x8001, "bench/000001", None, None, bytes(16)))
     assert list(SpeaksMMQP().packets(bytearray(data))) == [(PUBLISH, 0, 0, len(data) - 16, len(data))]
+
+
+def test_a_message_with_a_time_is_understood_too() -> None:
+    extension = wire.PublishExtension(timestamp_ns=123, ttl_ms=5)
+    data = wire.encode(wire.PubReq(0, False, False, 0, 0, 1, None, None, extension, bytes(16)))
+    assert list(SpeaksMMQP().packets(bytearray(data))) == [(PUBLISH, 0, 0, len(data) - 16, len(data))]
+    named = wire.PublishExtension(subscribers=["somebody"])
+    data = wire.encode(wire.PubReq(0, False, False, 3, 1, 1, None, 1, named, bytes(16)))
+    with pytest.raises(RemoteProtocolError, match="came with extension flags 0x20"):
+        list(SpeaksMMQP().packets(bytearray(data)))
 
 
 def test_the_header_of_a_flow_is_skipped_wherever_it_is_cut() -> None:

@@ -42,6 +42,7 @@ class ZenohClient:
 
     unsent = 0
     unanswered = 0
+    failure = None
     """It does not tell."""
 
     def __init__(self, zenoh: Any, settings: dict[str, object], ears: Ears) -> None:
