@@ -1,4 +1,4 @@
-"""Write what follows from the packet declarations: the codecs in `moq/wire`, the tables of the documents.
+"""Write what follows from declarations: the codecs in `moq/wire`, the tables of packets and metrics in the documents.
 
     python scripts/generate.py            write the files
     python scripts/generate.py --check    exit 1 if a file is not what would be written
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 # The declarations are imported without their packages, whose `__init__` would import what is to be written.
-for _name in ("moq", "moq.wire", "moq.wire.mqtt"):
+for _name in ("moq", "moq.wire", "moq.wire.mqtt", "moq.server", "moq.server.metrics"):
     _package = ModuleType(_name)
     _package.__path__ = [str(ROOT / _name.replace(".", "/"))]
     sys.modules[_name] = _package
@@ -24,6 +24,7 @@ for _name in ("moq", "moq.wire", "moq.wire.mqtt"):
 from moq.wire import header, mmqp  # noqa: E402
 from moq.wire.mqtt import header as mqtt_header  # noqa: E402
 from moq.wire.mqtt import packets as mqtt  # noqa: E402
+from scripts.metric_tables import with_metric_tables  # noqa: E402
 from scripts.wire_codec import codec_source  # noqa: E402
 from scripts.wire_layout import Dialect  # noqa: E402
 from scripts.wire_tables import with_property_table, with_tables  # noqa: E402
@@ -34,6 +35,7 @@ def outputs() -> dict[Path, str]:
     dialect = Dialect(mmqp, mmqp.PACKETS, header)
     document = ROOT / "docs/protocol.md"
     mqtt_document = ROOT / "docs/reference/mqtt-wire.md"
+    metrics_document = ROOT / "docs/reference/metrics.md"
     return {
         ROOT / "moq/wire/_mmqp.py": ruff_formatted(codec_source(dialect)),
         **{
@@ -44,6 +46,7 @@ def outputs() -> dict[Path, str]:
         },
         document: with_tables(document.read_text(), dialect),
         mqtt_document: with_property_table(mqtt_document.read_text()),
+        metrics_document: with_metric_tables(metrics_document.read_text()),
     }
 
 

@@ -32,13 +32,14 @@ class Layer:
     is_pure: bool = True
 
 
-GROUND = ("moq.errors", "moq.reasons", "moq.topics", "moq.config", "moq.version")
+GROUND = ("moq.errors", "moq.reasons", "moq.topics", "moq.config", "moq.version", "moq.histogram")
 CLIENT = ("moq.client", "moq.wire", "moq.broker.link", *GROUND)
 ANYTHING = PACKAGES
 
 LAYERS = {
     "moq": Layer(ours=("moq.client", *GROUND), is_pure=False),
     "moq.version": Layer(ours=()),
+    "moq.histogram": Layer(ours=()),
     "moq.reasons": Layer(ours=()),
     "moq.errors": Layer(ours=("moq.reasons",)),
     "moq.topics": Layer(ours=("moq.errors", "moq.reasons")),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from moq.broker.link import Link, LinkHandler
+    from transports.figures import TransportFigures
 
 __all__ = ["DEFAULT_PORTS", "Listener", "Target", "TransportOptions", "connect", "parse_url", "serve"]
 
@@ -32,6 +33,7 @@ class Listener(Protocol):
     """A port that accepts links until it is closed."""
 
     port: int
+    figures: TransportFigures
 
     async def close(self) -> None:
         """Accept no more links."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from moq.broker.link import Lane, Link, LinkHandler
+    from moq.broker.link import Lane, Link, LinkHandler, LinkState
     from transports.options import TransportOptions
 
 logger = logging.getLogger(__name__)
@@ -210,6 +210,10 @@ class MemoryLink:
         """End the link; the other side finds it lost."""
         self.network.post(partial(self.end, None, "aborted by this side"))
         self.network.post(partial(self.other.end, None, "connection lost"))
+
+    def state(self) -> LinkState | None:
+        """There is no network."""
+        return None
 
     def call(self, tell: Callable[[LinkHandler], None]) -> None:
         """Tell this side's handler; a bug in it ends this link and no other."""

@@ -29,14 +29,16 @@ from moq.broker.link import CONTROL
 from moq.errors import ConfigError, ConnectFailed
 from moq.reasons import describe
 from transports.fair import mark_new
+from transports.figures import TransportFigures
 from transports.options import DEFAULTS
+from transports.tcp_info import read_state
 from transports.tls import read_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from moq.broker.link import Lane, Link, LinkHandler
+    from moq.broker.link import Lane, Link, LinkHandler, LinkState
     from transports.options import TransportOptions
 
 logger = logging.getLogger(__name__)
@@ -263,6 +265,8 @@ class TCPLink(asyncio.BufferedProtocol):
         self._end_message = ""
         self._last_moment = 0.0
         self._end_timer: asyncio.TimerHandle | None = None
+        self._last_state: LinkState | None = None
+        """As the end began: TLS tells of it when its socket is gone."""
 
     # --- what the protocol above asks for ---
 
@@ -310,7 +314,13 @@ class TCPLink(asyncio.BufferedProtocol):
         """Drop the connection; what is unsent is lost."""
         self._is_ending = True
         self._end_message = self._end_message or "aborted by this side"
+        self._last_state = self.state()
         self._stream.abort()
+
+    def state(self) -> LinkState | None:
+        """How the network below it does, if the kernel tells; what it told last once the socket is gone."""
+        sock = None if self._stream is _GONE else self._stream.get_extra_info("socket")
+        return (None if sock is None else read_state(sock)) or self._last_state
 
     # --- what asyncio reports ---
 
@@ -361,6 +371,7 @@ class TCPLink(asyncio.BufferedProtocol):
         if self._end_timer is not None:
             self._end_timer.cancel()
         self._is_ending = True
+        self._last_state = self.state()
         self._lane.close()
         self._lane.let_go()
         self._stream = _GONE
@@ -388,6 +399,7 @@ class TCPLink(asyncio.BufferedProtocol):
         """Send the rest within the close timeout: a peer that does not read does not keep the link for ever."""
         self._is_ending = True
         self._end_message = self._end_message or message
+        self._last_state = self.state()
         self._lane.close()
         self._last_moment = asyncio.get_running_loop().time() + self._options.close_timeout_s
         self._linger()
@@ -423,6 +435,7 @@ class TCPListener:
 
     def __init__(self, make_link: Callable[[], TCPLink], tls: ssl.SSLContext | None, options: TransportOptions) -> None:
         self.port = 0
+        self.figures = TransportFigures()
         self._make_link = make_link
         self._tls = tls
         self._options = options
@@ -510,6 +523,8 @@ class TCPListener:
             )
         except OSError as error:  # of TLS, too
             logger.info("a connection to port %d did not come about: %s", self.port, _why(error))
+            if tls is not None:
+                self.figures.handshakes_failed["tls" if isinstance(error, ssl.SSLError) else "other"] += 1
             # Where it was raised the error is a local name: a circle that keeps the buffers of the handshake.
             traceback.clear_frames(error.__traceback__)
 

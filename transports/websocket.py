@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from websockets.protocol import Event, Protocol
 
-    from moq.broker.link import Lane, Link, LinkHandler
+    from moq.broker.link import Lane, Link, LinkHandler, LinkState
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +184,10 @@ class WebSocketLink:
         self._is_ending = True
         self._end_message = self._end_message or "aborted by this side"
         self._stream.abort()
+
+    def state(self) -> LinkState | None:
+        """That of the stream below it."""
+        return self._stream.state()
 
     # --- what the link below reports ---
 

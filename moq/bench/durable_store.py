@@ -49,7 +49,7 @@ async def store_use(http_port: int | None) -> StoreUse | None:
         values["moq_store_batches_total"],
         values["moq_store_changes_total"],
         values["moq_store_rows_total"],
-        values["moq_store_commit_seconds_total"],
+        values["moq_store_commit_seconds_sum"],
     )
 
 

@@ -210,10 +210,10 @@ class Broker:
 
     def publish(self, session: Session, message: Message, packet_id: int, now: float) -> None:
         """A client published a message; at QoS 1 and 2 it hears back once the message is safe."""
-        figures = self.figures
-        figures.messages_received += 1
-        figures.bytes_received += len(message.payload)
-        if not message.qos:
+        traffic, qos = session.traffic, message.qos
+        traffic.messages_in[qos] += 1
+        traffic.bytes_in[qos] += len(message.payload)
+        if not qos:
             self.route(message, now)
             return
         peer = session.peer
@@ -226,12 +226,12 @@ class Broker:
             return
         if message.qos == 1:
             reason = self.route(message, now)
-            self._promises.keep(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, reason))
+            self._keep_promise(lambda: peer.acknowledge(Kind.PUBLISH, packet_id, reason), message)
             return
         if not is_repeated:
             session.note_received(packet_id)
             reason = self.route(message, now)
-        self._promises.keep(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason))
+        self._keep_promise(lambda: peer.confirm_received(Kind.PUBLISH, packet_id, reason), message)
 
     def publish_confirmed(
         self, session: Session, message: Message, packet_id: int, wanted: Wanted, now: float, *, dup: bool
@@ -240,8 +240,7 @@ class Broker:
 
         `Peer.confirm` follows once there are enough of them or no more will come; a refusal follows at once.
         """
-        self.figures.messages_received += 1
-        self.figures.bytes_received += len(message.payload)
+        self._count(session, message)
         if self.confirmations.repeat(session, packet_id, is_repeated=dup or message.qos > 1):
             return
         if message.qos > 1 and packet_id in session.received:
@@ -258,10 +257,8 @@ class Broker:
         self.route(message, now)
 
     def publish_run(self, run: Run, now: float) -> None:
-        """A client published several messages of QoS 0 in a row."""
+        """A client published several messages of QoS 0 in a row, which its dialect has counted."""
         figures = self.figures
-        figures.messages_received += len(run.payloads)
-        figures.bytes_received += run.size
         route = self.subscriptions.route(run.topic)
         for target in route.targets:
             peer = target.session.outbound.peer
@@ -272,16 +269,14 @@ class Broker:
 
     def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
         """A client asks whoever answers requests on a topic."""
-        self.figures.messages_received += 1
-        self.figures.bytes_received += len(message.payload)
+        self._count(session, message)
         self._exchange(
             session, message, packet_id, lambda: self.requests.open(session, packet_id, message, timeout_s, now)
         )
 
     def respond(self, session: Session, message: Message, packet_id: int, request_id: int, now: float) -> None:
         """A client answers the request it knows as `request_id`; `packet_id` is that of the exchange of its answer."""
-        self.figures.messages_received += 1
-        self.figures.bytes_received += len(message.payload)
+        self._count(session, message)
         self._exchange(session, message, packet_id, lambda: self.requests.respond(session, request_id, message, now))
 
     def release(self, session: Session, kind: int, packet_id: int) -> None:
@@ -388,6 +383,7 @@ class Broker:
             message.publisher,
             message.expires_at,
             message.properties,
+            received_at=message.received_at,
         )
         route = self.subscriptions.route(message.topic)
         for target in route.targets:
@@ -451,13 +447,22 @@ class Broker:
     def on_durable(self, now: float) -> None:
         """The store has made more changes safe: what waited for them goes out."""
         self.environment.now = now
-        self._promises.on_durable()
+        self._promises.on_durable(now)
         stalled = list(self.environment.stalled)
         self.environment.stalled.clear()
         for outbound in stalled:
             outbound.on_writable(now)
 
     # --- inside ---------------------------------------------------------------------------------------
+
+    def _count(self, session: Session, message: Message) -> None:
+        traffic = session.traffic
+        traffic.messages_in[message.qos] += 1
+        traffic.bytes_in[message.qos] += len(message.payload)
+
+    def _keep_promise(self, answer: Callable[[], None], message: Message) -> None:
+        """Acknowledge a message once it is safe, and note how long that took."""
+        self._promises.keep(answer, self.environment.latencies.acknowledgement[message.qos], message.received_at)
 
     def _exchange(self, session: Session, message: Message, packet_id: int, act: Callable[[], Reason]) -> None:
         """Answer a REQUEST or RESPONSE by its QoS; a refusal is told at any QoS, and ends the exchange."""
@@ -469,11 +474,11 @@ class Broker:
             if reason is not Reason.SUCCESS and message.qos == 2:
                 peer.confirm_received(kind, packet_id, reason)
             else:
-                self._promises.keep(lambda: peer.acknowledge(kind, packet_id, reason))
+                self._keep_promise(lambda: peer.acknowledge(kind, packet_id, reason), message)
         elif message.qos == 2:
             if exchange not in session.received:
                 session.note_received(exchange)
-            self._promises.keep(lambda: peer.confirm_received(kind, packet_id, Reason.SUCCESS))
+            self._keep_promise(lambda: peer.confirm_received(kind, packet_id, Reason.SUCCESS), message)
 
     def _retained_for(self, subscription: Subscription, now: float) -> Iterator[tuple[Message, Target]]:
         target = Target(subscription.session, subscription)
@@ -512,4 +517,5 @@ def _unconfirmed(message: Message) -> Message:
         message.publisher,
         message.expires_at,
         None if properties == Properties() else properties,
+        received_at=message.received_at,
     )

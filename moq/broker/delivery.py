@@ -54,7 +54,7 @@ class PacketIds:
 class Delivery:
     """One message on its way to one session."""
 
-    __slots__ = ("dup", "message", "number", "packet_id", "qos", "released", "stored_as", "target")
+    __slots__ = ("dup", "message", "number", "packet_id", "qos", "released", "sent_at", "stored_as", "target")
 
     def __init__(self, message: Message, target: Target | None, qos: int, packet_id: int = 0) -> None:
         self.message = message
@@ -65,6 +65,8 @@ class Delivery:
         self.released = False
         self.number = -1
         """Its place in the session's queue in the store; below 0 it is in none."""
+        self.sent_at = 0.0
+        """When it was last sent, on the clock of `now`; 0 before that."""
         self.stored_as = 0
         """The change after which the store knows its packet identifier."""
 

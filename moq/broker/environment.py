@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import OpenAccess
 from moq.broker.figures import Figures
+from moq.broker.latencies import Latencies
 from moq.broker.message import NEVER
 from moq.broker.operators.functions import NoFunctions
 from moq.broker.pressure import Pressure
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from moq.broker.outbound import Outbound
     from moq.broker.store import Store
     from moq.broker.timers import Timer
+    from moq.histogram import Histogram
 
 
 SWEEP_INTERVAL_S = 10.0
@@ -36,20 +38,28 @@ class Promises:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[int, Callable[[], None], Histogram | None, float]] = deque()
 
-    def keep(self, callback: Callable[[], None]) -> None:
-        """Call back once every change made so far is durable: at once if it already is."""
+    def keep(self, callback: Callable[[], None], delay: Histogram | None = None, since: float = 0.0) -> None:
+        """Call back once every change made so far is durable: at once if it already is.
+
+        `delay` is where to note how long after `since` that was.
+        """
         if self._store.durable >= self._store.last and not self._waiting:
             callback()
+            if delay is not None:
+                delay.add(0.0)
         else:
-            self._waiting.append((self._store.last, callback))
+            self._waiting.append((self._store.last, callback, delay, since))
 
-    def on_durable(self) -> None:
+    def on_durable(self, now: float) -> None:
         """The store got further: keep what it allows."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= self._store.durable:
-            waiting.popleft()[1]()
+            _, callback, delay, since = waiting.popleft()
+            callback()
+            if delay is not None:
+                delay.add(now - since)
 
 
 class Sweeper:
@@ -110,6 +120,7 @@ class Environment:
     """When the event being handled happened: for what is sent in consequence and depends on the time."""
     timers: Timers = field(default_factory=Timers)
     figures: Figures = field(default_factory=Figures)
+    latencies: Latencies = field(default_factory=Latencies)
     promises: Promises = field(init=False)
     sweeper: Sweeper = field(init=False)
     pressure: Pressure = field(init=False)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+
+from moq.broker.traffic import Traffics
 
 
 @dataclass(slots=True)
 class Figures:
     """What the broker has done since it started; each drop and each refusal is counted under its reason."""
 
-    connections: int = 0
-    messages_received: int = 0
-    bytes_received: int = 0
-    messages_sent: int = 0
-    bytes_sent: int = 0
+    traffic: Traffics = field(default_factory=Traffics)
+    """Messages, payloads and connections by kind; the totals below are made of it."""
     dropped_congested: int = 0
     """Best-effort messages to a lane whose reader does not keep up."""
     dropped_queue_full: int = 0
@@ -67,3 +66,39 @@ class Figures:
     confirmations_failed: int = 0
     """Those that did not get as many, in time or at all."""
     protocol_errors: int = 0
+
+    @property
+    def connections(self) -> int:
+        """Clients let in."""
+        return sum(traffic.accepted for traffic in self.traffic)
+
+    @property
+    def messages_received(self) -> int:
+        """Messages that clients published."""
+        return sum(sum(traffic.messages_in) for traffic in self.traffic)
+
+    @property
+    def bytes_received(self) -> int:
+        """Their payloads."""
+        return sum(sum(traffic.bytes_in) for traffic in self.traffic)
+
+    @property
+    def messages_sent(self) -> int:
+        """Messages handed to lanes."""
+        return self.traffic.sent()
+
+    @property
+    def bytes_sent(self) -> int:
+        """Their payloads."""
+        return sum(sum(traffic.bytes_out) for traffic in self.traffic)
+
+    def counters(self) -> dict[str, int]:
+        """Every number here that is not split up further, by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "traffic"}
+
+    def totals(self) -> dict[str, int]:
+        """The same, and the totals."""
+        return {name: getattr(self, name) for name in TOTALS} | self.counters()
+
+
+TOTALS = ("connections", "messages_received", "bytes_received", "messages_sent", "bytes_sent")

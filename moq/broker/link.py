@@ -16,10 +16,27 @@ window stays closed; TCP: the socket is not read), so the peer stops instead of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 CONTROL = 0
 """The lane id of the control lane, in both directions."""
+
+
+@dataclass(slots=True)
+class LinkState:
+    """How the network below a link does, where its transport knows."""
+
+    round_trip_s: float
+    """0 while it is not measured."""
+    congestion_window_bytes: int
+    bytes_in_flight: int
+    packets_sent: int
+    packets_received: int
+    losses: int
+    """QUIC: packets declared lost; TCP: segments sent again."""
+    open_streams: int | None
+    """None where there are none."""
 
 
 class Lane(Protocol):
@@ -96,6 +113,9 @@ class Link(Protocol):
 
     def abort(self) -> None:
         """End the link at once, sending nothing more; `closed` follows."""
+
+    def state(self) -> LinkState | None:
+        """How the network does, for metrics and traces, also while `closed` is being told; None if nobody knows."""
 
 
 class LinkHandler(Protocol):

@@ -77,6 +77,7 @@ class Message:
         "properties",
         "publisher",
         "qos",
+        "received_at",
         "retain",
         "stored_as",
         "topic",
@@ -92,6 +93,7 @@ class Message:
         expires_at: float = NEVER,
         properties: Properties | None = None,
         kind: int = Kind.PUBLISH,
+        received_at: float = 0.0,
     ) -> None:
         self.topic = topic
         self.payload = payload
@@ -101,6 +103,8 @@ class Message:
         self.expires_at = expires_at
         self.properties = properties
         self.kind = kind
+        self.received_at = received_at
+        """When its last bytes were read, on the clock of `now`; 0 if no client sent it to this broker."""
         self.frame_key: object = None
         self.frame = b""
         self.stored_as = 0
@@ -116,10 +120,11 @@ class Run:
     message it carries the bytes of whichever dialect encoded it last.
     """
 
-    __slots__ = ("frame", "frame_key", "payloads", "publisher", "size", "topic")
+    __slots__ = ("frame", "frame_key", "payloads", "publisher", "received_at", "size", "topic")
 
-    def __init__(self, topic: str, payloads: list[bytes], publisher: str) -> None:
+    def __init__(self, topic: str, payloads: list[bytes], publisher: str, received_at: float = 0.0) -> None:
         self.topic = topic
+        self.received_at = received_at
         self.payloads = payloads
         self.publisher = publisher
         self.size = sum(map(len, payloads))
@@ -128,7 +133,10 @@ class Run:
 
     def messages(self) -> list[Message]:
         """The same, one by one."""
-        return [Message(self.topic, payload, 0, False, self.publisher) for payload in self.payloads]
+        return [
+            Message(self.topic, payload, 0, False, self.publisher, received_at=self.received_at)
+            for payload in self.payloads
+        ]
 
 
 @dataclass(slots=True)

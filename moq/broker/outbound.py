@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from moq.broker.backlog import Backlog
 from moq.broker.delivery import Delivery, PacketIds
 from moq.broker.message import Kind
-from moq.broker.peer import UNDELIVERABLE
+from moq.broker.peer import CONGESTED, SENT, UNDELIVERABLE
 from moq.broker.records import message_from
 from moq.broker.waiting import TopicQueues
 from moq.reasons import FIRST_REFUSAL
@@ -118,6 +118,8 @@ class Outbound:
             return
         if self.peer is not None and not self.peer.send_message(message, target, 0, 0, False):
             self._environment.figures.dropped_congested += 1
+        elif message.properties is not None and self.peer is not None:
+            self._note_stamp(message)
         if message.properties is not None and message.properties.collection:
             self._lose(Delivery(message, target, 0))  # nobody acknowledges QoS 0
 
@@ -182,6 +184,8 @@ class Outbound:
             elif not self._send(delivery):
                 queues.block()
                 continue
+            elif delivery.exchange in self._inflight:
+                self._environment.latencies.on_queued(delivery.message, now)
             queues.take()
         if self in self._environment.stalled:
             self._make_identifiers_safe()
@@ -208,6 +212,7 @@ class Outbound:
             return False
         if delivery is not None and not delivery.released:
             delivery.released = True
+            self._note_answered(delivery, now)
             self._mark(delivery)
             self._answer(delivery, reply, now)
         # An unknown identifier is released too, so that a subscriber that remembers more than we do gets rid of it.
@@ -223,6 +228,7 @@ class Outbound:
             if not delivery.released:
                 return False
         else:
+            self._note_answered(delivery, now)
             self._answer(delivery, reply, now)
         self._finish(delivery, now)
         return True
@@ -340,7 +346,22 @@ class Outbound:
             self._give_up(delivery)
             return True
         self._start(delivery)
+        delivery.sent_at = self._environment.now
+        if delivery.message.properties is not None:
+            self._note_stamp(delivery.message)
         return True
+
+    def _note_stamp(self, message: Message) -> None:
+        """A message with properties was sent: one of them may be when its publisher sent it."""
+        assert message.properties is not None
+        if message.properties.timestamp_ns is not None and not message.retain:
+            environment = self._environment
+            environment.latencies.on_stamped(message.properties.timestamp_ns, environment.now + environment.epoch)
+
+    def _note_answered(self, delivery: Delivery, now: float) -> None:
+        """The subscriber has the message; what it got from an earlier broker was sent nobody knows when."""
+        if delivery.sent_at:
+            self._environment.latencies.subscriber_acknowledgement[delivery.qos].add(now - delivery.sent_at)
 
     def _start(self, delivery: Delivery) -> None:
         self._inflight[delivery.message.kind << 16 | delivery.packet_id] = delivery
@@ -499,9 +520,15 @@ class Outbound:
             qos = min(message.qos, target.qos)
             if message.expires_at > now:
                 if qos:
-                    self.accept(Delivery(message, target, qos), now)
-                elif not self.peer.send_message(message, target, 0, 0, False):
-                    return
+                    delivery = Delivery(message, target, qos)
+                    self.accept(delivery, now)
+                    is_sent = delivery.exchange in self._inflight
+                else:
+                    outcome = self.peer.send_message(message, target, 0, 0, False)
+                    if outcome == CONGESTED:
+                        return
+                    is_sent = outcome == SENT
+                self._environment.latencies.deferred += is_sent
             replay.advance()
 
 

@@ -94,6 +94,7 @@ class Requests:
             expires_at=message.expires_at,
             properties=message.properties,
             kind=Kind.REQUEST,
+            received_at=message.received_at,
         )
         members = [member for group in route.groups if (member := group.choose(message)) is not None]
         recipients = [target for target in route.targets + members if not self._relay_to(question, target, now)]
@@ -145,6 +146,7 @@ class Requests:
             expires_at=message.expires_at,
             properties=message.properties,
             kind=Kind.RESPONSE,
+            received_at=message.received_at,
         )
         outbound = request.requester.outbound
         if answer.qos:
@@ -170,6 +172,7 @@ class Requests:
                 publisher=responder.client_id,
                 expires_at=message.expires_at,
                 properties=properties,
+                received_at=message.received_at,
             ),
             now,
         )

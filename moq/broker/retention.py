@@ -275,5 +275,12 @@ def _expiring(message: Message, at: float) -> Message:
     if message.expires_at <= at or at == NEVER:
         return message
     return Message(
-        message.topic, message.payload, message.qos, message.retain, message.publisher, at, message.properties
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.publisher,
+        at,
+        message.properties,
+        received_at=message.received_at,
     )

@@ -8,6 +8,7 @@ from moq.broker.message import NEVER
 from moq.broker.outbound import Outbound
 from moq.broker.pacing import Paces
 from moq.broker.store import RegistrationRecord, SessionRecord, SubscriptionRecord, Table
+from moq.broker.traffic import Traffic
 
 if TYPE_CHECKING:
     from moq.broker.environment import Environment
@@ -40,6 +41,8 @@ class Session:
         """Initial and last will as its client left them, for connections that resume without saying them again."""
         self.last_will: Will | None = None
         """The last will while it is due if the client is lost."""
+        self.traffic = Traffic()
+        """Where what its client publishes is counted: that of the connection it has."""
         self.end_timer: Timer | None = None
         self.will_timer: Timer | None = None
         self._environment = environment

@@ -99,7 +99,6 @@ class Sessions:
         session.wills = (initial_will, last_will)
         session.last_will = last_will
         session.save()
-        self._environment.figures.connections += 1
         if initial_will is not None:
             self._publish_initial(session, initial_will, now)
         return session, is_present

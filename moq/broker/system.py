@@ -5,7 +5,6 @@ Each figure is a retained message, published when it has changed since the last 
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from moq.broker.message import Message
@@ -53,6 +52,6 @@ class SystemTopics:
             "retained/messages": broker.topics.retained_count,
             "retained/bytes": broker.topics.retained_bytes,
         }
-        for field in fields(broker.figures):
-            current[f"totals/{field.name}"] = getattr(broker.figures, field.name)
+        for name, value in broker.figures.totals().items():
+            current[f"totals/{name}"] = value
         return {name: str(value) for name, value in current.items()}

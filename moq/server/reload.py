@@ -85,7 +85,9 @@ class Reloader:
 
     def _read_certificates(self) -> Iterable[Step]:
         where = certs.paths(self._config.data_dir)
-        return [listener.read_certificate(where.server, where.server_key) for listener in self._server.listeners]
+        return [
+            listener.read_certificate(where.server, where.server_key) for listener in self._server.listeners.values()
+        ]
 
     def _read_users(self) -> Iterable[Step]:
         authenticator = self._server.broker.environment.authenticator

@@ -14,7 +14,7 @@ from moq.broker.admission import host_of
 from moq.broker.dialects.recognise import DEFAULT, recognise
 
 if TYPE_CHECKING:
-    from moq.broker.link import Lane, Link
+    from moq.broker.link import Lane, Link, LinkState
     from moq.server.server import Server
 
 logger = logging.getLogger(__name__)
@@ -23,11 +23,13 @@ logger = logging.getLogger(__name__)
 class ServedLink:
     """A handler of one link."""
 
-    __slots__ = ("_accepted_at", "_first", "_server", "connection", "host", "link")
+    __slots__ = ("_accepted_at", "_first", "_server", "connection", "host", "link", "seen")
 
     def __init__(self, server: Server, link: Link) -> None:
         self._server = server
         self.link = link
+        self.seen: LinkState | None = None
+        """What of the link's counters the server's have already."""
         self.host = host_of(link.peer)
         self._accepted_at = server.clock()
         dialect = recognise(link.alpn, b"")
@@ -40,7 +42,11 @@ class ServedLink:
         server = self._server
         if self._first is not None:
             data = self._recognise(self._first + data)
-        self.connection.receive_data(lane_id, data, server.clock())
+        latencies, traffic, clock = server.latencies, server.traffic, server.clock
+        sent = traffic.sent() - latencies.deferred
+        now = clock()
+        self.connection.receive_data(lane_id, data, now)
+        latencies.on_read(traffic.sent() - latencies.deferred - sent, clock() - now)
         server.arm()
         server.watch.look()
 
@@ -64,7 +70,7 @@ class ServedLink:
 
     def lane_reset(self, lane_id: int, reason: int) -> None:
         """See `LinkHandler`."""
-        self.connection.lane_reset(lane_id)
+        self.connection.lane_reset(lane_id, reason)
 
     def lane_writable(self, lane: Lane) -> None:
         """See `LinkHandler`."""
@@ -74,6 +80,7 @@ class ServedLink:
     def closed(self, reason: int | None, message: str) -> None:
         """See `LinkHandler`."""
         logger.info("%s %s closed: %s", self.link.transport, self.link.peer, message)
+        self._server.links.fold(self)
         self.connection.closed(self._server.clock())
         self._server.forget(self)
         # They refer to each other, and the link to this: without the knot they go at once, and a storm of connections

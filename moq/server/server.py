@@ -21,6 +21,8 @@ from moq.errors import ConfigError
 from moq.reasons import Reason, describe
 from moq.server.drain import drain
 from moq.server.http import HTTPListener
+from moq.server.lag import LoopLag
+from moq.server.links import LinkTally
 from moq.server.listeners import open_listeners
 from moq.server.phase import Phase
 from moq.server.pressure import Watch
@@ -32,7 +34,7 @@ from moq.server.storage import Storage
 from moq.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from types import TracebackType
 
     from moq.broker.link import Link, LinkHandler
@@ -54,6 +56,7 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
         self.phase = Phase.STARTING
+        self.links = LinkTally()
         self.reloader = Reloader(self, config)
         self.functions = make_functions(self, config)
 
@@ -94,11 +97,13 @@ class Server:
             now=now,
         )
         self.broker = await self._loop.run_in_executor(None, Broker, environment, now)
+        self.latencies, self.traffic = environment.latencies, environment.figures.traffic
         restored = self.storage.start(self.broker, now)
         self.admission = Admission(environment.limits, environment.figures, environment.pressure)
         self.watch = Watch(self, self._loop)
         self.functions.start()
         self._doorkeeper = Doorkeeper(self._loop)
+        self.lag = LoopLag(self._loop)
         publish_capabilities(self.broker, now)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
@@ -127,6 +132,7 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
         self.watch.close()
+        self.lag.close()
         await self.functions.close()
         self.storage.close()
 
@@ -137,9 +143,9 @@ class Server:
         return ports if self._http is None else {**ports, "http": self._http.port}
 
     @property
-    def listeners(self) -> Collection[Listener]:
-        """What accepts clients."""
-        return self._listeners.values()
+    def listeners(self) -> Mapping[str, Listener]:
+        """What accepts clients, by transport."""
+        return self._listeners
 
     @property
     def obstacle(self) -> str | None:
@@ -199,7 +205,9 @@ class Server:
         if self.phase is Phase.DRAINING:
             reason = Reason.SERVER_SHUTTING_DOWN
         if reason is not None:
+            self.links.refuse(link.transport, reason)
             return self._doorkeeper.turn_away(link, reason)
+        self.links.accept(link.transport)
         served = ServedLink(self, link)
         self.admission.enter(served.host)
         self._served.add(served)

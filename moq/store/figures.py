@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from moq.histogram import SIZES, Histogram
+
 
 class StoreFigures:
     """What the store has done since it was opened."""
 
-    __slots__ = ("batches", "changes", "commit_seconds", "failures", "last_batch", "rows", "spooled_bytes")
+    __slots__ = (
+        "batch_changes",
+        "batches",
+        "changes",
+        "commit_seconds",
+        "failures",
+        "last_batch",
+        "rows",
+        "spooled_bytes",
+    )
 
     def __init__(self) -> None:
         self.batches = 0
@@ -15,8 +26,10 @@ class StoreFigures:
         """Changes in them, those that cancelled each other included."""
         self.rows = 0
         """Rows written, altered or removed for them."""
-        self.commit_seconds = 0.0
-        """Time spent in those transactions."""
+        self.batch_changes = Histogram(SIZES)
+        """How many changes each of them had."""
+        self.commit_seconds = Histogram()
+        """How long each of them took."""
         self.failures = 0
         """Transactions that failed and were tried again."""
         self.spooled_bytes = 0

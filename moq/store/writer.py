@@ -90,7 +90,8 @@ class Writer:
         figures.batches += 1
         figures.changes += batch.last - batch.first
         figures.last_batch = batch.last - batch.first
-        figures.commit_seconds += time.perf_counter() - started
+        figures.batch_changes.add(batch.last - batch.first)
+        figures.commit_seconds.add(time.perf_counter() - started)
         figures.spooled_bytes = self._database.spool.bytes_written
         if batch is not self._idle_work:
             self._done(batch)

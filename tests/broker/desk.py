@@ -145,6 +145,9 @@ class DeskLink:
     def abort(self) -> None:
         raise AssertionError("the core never aborts a link")
 
+    def state(self) -> None:
+        return None
+
 
 @dataclass(slots=True)
 class Received:

@@ -252,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.store.commit()
-        self.environment.promises.on_durable()
+        self.environment.promises.on_durable(self.environment.now)
         stalled = list(self.environment.stalled)
         self.environment.stalled.clear()
         for outbound in stalled:

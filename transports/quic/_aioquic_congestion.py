@@ -14,6 +14,8 @@ from aioquic.quic.congestion.cubic import CubicCongestionControl
 from aioquic.quic.congestion.reno import RenoCongestionControl
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aioquic.quic.packet_builder import QuicSentPacket
 
 
@@ -27,10 +29,18 @@ class Measured(QuicCongestionControl):
     _filled_by = -1
     """The last packet that was sent when it was."""
 
+    packets_lost = 0
+
     def on_burst_sent(self, last_packet_number: int) -> None:
         """Note whether the window is being used."""
         if self.bytes_in_flight * 2 >= self.congestion_window:
             self._filled_by = last_packet_number
+
+    def on_packets_lost(self, *, now: float, packets: Iterable[QuicSentPacket]) -> None:
+        """Count them."""
+        lost = list(packets)
+        self.packets_lost += len(lost)
+        super().on_packets_lost(now=now, packets=lost)  # type: ignore[safe-super]
 
     def on_packet_acked(self, *, now: float, packet: QuicSentPacket) -> None:
         """Let the window grow if it was used."""

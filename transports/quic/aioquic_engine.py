@@ -174,6 +174,7 @@ class AioquicEngine:
         return EngineStats(
             packets_sent=quic._packet_number,
             packets_received=quic.packets_received,
+            packets_lost=cast("_aioquic_congestion.Measured", quic._loss._cc).packets_lost,
             frames_lost=quic.frames_lost,
             streams_visited=quic.streams_visited,
             open_streams=len(quic._streams),
@@ -184,7 +185,9 @@ class AioquicEngine:
 
 
 TRANSLATIONS: dict[type[aioquic_events.QuicEvent], Callable[[Any], Event]] = {
-    aioquic_events.HandshakeCompleted: lambda e: HandshakeCompleted(e.alpn_protocol or "", e.session_resumed),
+    aioquic_events.HandshakeCompleted: lambda e: HandshakeCompleted(
+        e.alpn_protocol or "", e.session_resumed, e.early_data_accepted
+    ),
     aioquic_events.StreamDataReceived: lambda e: StreamData(e.stream_id, e.data, e.end_stream),
     aioquic_events.StreamReset: lambda e: StreamReset(e.stream_id, e.error_code),
     aioquic_events.StopSendingReceived: lambda e: StreamStopped(e.stream_id, e.error_code),

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from transports.fair import NEW_FOR_S
+from transports.figures import TransportFigures
 from transports.quic.engine import (
     Closed,
     ConnectionIdIssued,
@@ -78,12 +79,15 @@ class Connection:
         options: QUICOptions,
         on_open: Callable[[Connection, HandshakeCompleted], Owner],
         on_failed: Callable[[Closed], None],
+        figures: TransportFigures | None = None,
     ) -> None:
         self.engine = engine
         self.address = address
         self.cids: set[bytes] = set()
         """Under which the endpoint knows this connection."""
         self.is_open = False
+        self._figures = figures or TransportFigures()
+        self._heard_from = address
         self._endpoint = endpoint
         self.loop = endpoint.loop
         self._on_open = on_open
@@ -110,11 +114,22 @@ class Connection:
         if self._farewell:
             self._repeat_farewell(len(datagrams))
         try:
-            self.engine.receive(datagrams, address, now)
+            if address != self._heard_from and self.is_open:
+                self._receive_from_elsewhere(datagrams, address, now)
+            else:
+                self.engine.receive(datagrams, address, now)
         except Exception:
             # No datagram may have this effect; if one has, it is this connection's and nobody else's.
             logger.exception("a datagram from %s could not be handled; the link is aborted", address)
             self.end(None, "internal error")
+
+    def _receive_from_elsewhere(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        """The peer may go on from another address; only if the datagrams are its own has it done so."""
+        before = self.engine.stats().packets_received
+        self.engine.receive(datagrams, address, now)
+        if self.engine.stats().packets_received > before:
+            self._heard_from = address
+            self._figures.migrations += 1
 
     def handle_events(self) -> None:
         """Tell the owner what happened; a bug in it ends this connection and no other."""

@@ -37,6 +37,8 @@ class HandshakeCompleted:
 
     alpn: str
     is_resumed: bool
+    is_early: bool = False
+    """True if data that came before was taken."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,7 @@ class EngineStats:
 
     packets_sent: int
     packets_received: int
+    packets_lost: int
     frames_lost: int
     """STREAM frames declared lost and sent again."""
     streams_visited: int

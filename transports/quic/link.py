@@ -15,8 +15,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from moq.broker.link import CONTROL
+from moq.broker.link import CONTROL, LinkState
 from moq.reasons import describe
+from transports.figures import TransportFigures
 from transports.quic.inbox import Inbox
 from transports.quic.lane import QUICLane
 
@@ -46,7 +47,14 @@ class QUICLink:
     _handler: LinkHandler
 
     def __init__(
-        self, connection: Connection, options: QUICOptions, alpn: str, *, is_client: bool, is_resumed: bool
+        self,
+        connection: Connection,
+        options: QUICOptions,
+        alpn: str,
+        *,
+        is_client: bool,
+        is_resumed: bool,
+        figures: TransportFigures | None = None,
     ) -> None:
         self.alpn = alpn
         self.has_lanes = not options.single_stream
@@ -58,6 +66,7 @@ class QUICLink:
         self._connection = connection
         self._engine = connection.engine
         self._options = options
+        self._figures = figures or TransportFigures()
         self._on_gone: Callable[[], None] | None = None
         self._inbox = Inbox(connection.engine, on_resume=connection.schedule_flush, on_finished=self._lane_finished)
         self._lanes: dict[int, QUICLane] = {}
@@ -138,12 +147,14 @@ class QUICLink:
                 lane.is_closed = True
             else:
                 self._streams[lane_id] = lane
+                self._figures.lanes_opened += 1
         return lane
 
     def _open(self, key: int, priority: int, *, is_shared: bool) -> QUICLane:
         lane = QUICLane(self, self._engine.open_stream(priority), key, is_shared=is_shared)
         lane.written_at = time.monotonic()
         self._streams[lane.stream_id] = lane
+        self._figures.lanes_opened += 1
         if self._idle_timer is None:
             self._watch_idle_lanes()
         return lane
@@ -182,6 +193,7 @@ class QUICLink:
     def reset(self, lane: QUICLane, reason: int) -> None:
         """End a lane now."""
         self._engine.reset(lane.stream_id, reason)
+        self._figures.lanes_ended["reset"] += 1
         self._forget(lane)
         self._connection.schedule_flush()
 
@@ -243,6 +255,7 @@ class QUICLink:
         if lane is self._control:
             self.abort()
             return
+        self._figures.lanes_ended["stopped"] += 1
         self._forget(lane)
         if not self._inbox.is_silent:
             self._handler.lane_writable(lane)
@@ -281,6 +294,7 @@ class QUICLink:
         if data:
             self._handed.add(lane.stream_id)
         if fin:
+            self._figures.lanes_ended["finished"] += 1
             self._streams.pop(lane.stream_id, None)
             if not data:
                 self._handed.discard(lane.stream_id)
@@ -347,6 +361,7 @@ class QUICLink:
                 timer.cancel()
         for lane in list(self._streams.values()):
             lane.discard()
+        self._figures.lanes_ended["link"] += len(self._streams.keys() - {CONTROL})
         self.queued = 0
         self._handed.clear()
         for table in (self._streams, self._lanes, self._ready, self._congested):
@@ -355,6 +370,19 @@ class QUICLink:
         if self._on_gone is not None:
             self._on_gone()
         self._handler.closed(code, message)
+
+    def state(self) -> LinkState:
+        """How the network below it does."""
+        stats = self._engine.stats()
+        return LinkState(
+            stats.round_trip_s,
+            stats.congestion_window,
+            stats.bytes_in_flight,
+            stats.packets_sent,
+            stats.packets_received,
+            stats.packets_lost,
+            stats.open_streams,
+        )
 
     def stats(self) -> EngineStats:
         """What the connection has done, for metrics and traces."""

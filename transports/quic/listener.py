@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from moq.errors import ConfigError
 from moq.reasons import Reason
-from transports.quic.connection import Connection
+from transports.figures import TransportFigures
+from transports.quic.connection import HANDSHAKE_TIMED_OUT, Connection
 from transports.quic.endpoint import Endpoint
 from transports.quic.engine import load_engine
 from transports.quic.link import QUICLink, format_address
@@ -46,6 +47,7 @@ class Listener:
     ) -> None:
         """It needs a certificate, by `read_certificate`, and an address, by `bind`."""
         self.port = 0
+        self.figures = TransportFigures()
         self._engine = engine
         self._engines: ServerEngines
         self._accept = accept
@@ -78,7 +80,7 @@ class Listener:
     def read_certificate(self, certificate: Path, private_key: Path) -> Callable[[], None]:
         """See `transports.Listener`."""
         # With tickets of its own: a client that resumes is shown no certificate, and would go on trusting the old one.
-        tickets = TicketStore(self._options.max_session_tickets)
+        tickets = TicketStore(self._options.max_session_tickets, self.figures)
         server_context(certificate, private_key)  # the engines do not look whether the two belong together
         try:
             engines = self._engine.server_engines(
@@ -133,6 +135,7 @@ class Listener:
             options=self._options,
             on_open=self._open,
             on_failed=lambda closed: self._failed(connection, closed),
+            figures=self.figures,
         )
         endpoint.add_cid(connection, header.destination_cid)
         endpoint.add_cid(connection, engine.connection_id)
@@ -141,11 +144,22 @@ class Listener:
 
     def _failed(self, connection: Connection, closed: Closed) -> None:
         self._handshakes.discard(connection)
+        is_late = closed.message == HANDSHAKE_TIMED_OUT
+        self.figures.handshakes_failed["tls" if closed.alert is not None else "timeout" if is_late else "other"] += 1
         logger.info("the quic handshake with %s failed: %s", connection.address, closed.message)
 
     def _open(self, connection: Connection, event: HandshakeCompleted) -> QUICLink:
         self._handshakes.discard(connection)
-        link = QUICLink(connection, self._options, event.alpn, is_client=False, is_resumed=event.is_resumed)
+        self.figures.handshakes_resumed += event.is_resumed
+        self.figures.early_data_accepted += event.is_early
+        link = QUICLink(
+            connection,
+            self._options,
+            event.alpn,
+            is_client=False,
+            is_resumed=event.is_resumed,
+            figures=self.figures,
+        )
         link.start(self._accept(link), on_gone=partial(self._gone, connection))
         self._links[connection] = link
         self._is_idle.clear()

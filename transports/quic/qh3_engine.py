@@ -295,6 +295,7 @@ class QH3Engine:
         return EngineStats(
             packets_sent=self._packets_sent,
             packets_received=self._packets_received,
+            packets_lost=core.loss_total,
             frames_lost=core.loss_total,
             streams_visited=self._streams_visited,
             open_streams=sum(core.active_local_streams),
@@ -305,7 +306,9 @@ class QH3Engine:
 
 
 TRANSLATIONS: dict[type[qh3_events.QuicEvent], Callable[[Any], Event]] = {
-    qh3_events.HandshakeCompleted: lambda e: HandshakeCompleted(e.alpn_protocol or "", e.session_resumed),
+    qh3_events.HandshakeCompleted: lambda e: HandshakeCompleted(
+        e.alpn_protocol or "", e.session_resumed, e.early_data_accepted
+    ),
     qh3_events.StreamDataReceived: lambda e: StreamData(e.stream_id, e.data, e.end_stream),
     qh3_events.StreamReset: lambda e: StreamReset(e.stream_id, e.error_code),
     qh3_events.StopSendingReceived: lambda e: StreamStopped(e.stream_id, e.error_code),

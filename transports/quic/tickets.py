@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
+from transports.figures import TransportFigures
+
 
 class Ticket(Protocol):
     """What every engine's tickets have in common."""
@@ -20,8 +22,9 @@ class TicketStore:
     Once only, because a ticket presented twice may be a replay; the client gets a new one with each handshake.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, figures: TransportFigures | None = None) -> None:
         self._limit = limit
+        self._figures = figures or TransportFigures()
         self._tickets: OrderedDict[bytes, Ticket] = OrderedDict()
 
     def __len__(self) -> int:
@@ -35,4 +38,7 @@ class TicketStore:
 
     def take(self, identity: bytes) -> Ticket | None:
         """The ticket a client presents, if we issued it and it was not used yet."""
-        return self._tickets.pop(identity, None)
+        ticket = self._tickets.pop(identity, None)
+        # Every ticket of ours lets its client send early data, so one that brings an unknown one has sent some in vain.
+        self._figures.early_data_refused += ticket is None
+        return ticket

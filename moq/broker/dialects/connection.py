@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from moq.broker.admission import TokenBucket
 from moq.broker.link import CONTROL
 from moq.broker.peer import CONGESTED, Peer
+from moq.broker.traffic import LOST, end_reason, reset_reason
 from moq.errors import RemoteProtocolError
 from moq.reasons import Reason
 from moq.wire.frames import Message as Streamed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from moq.broker.message import Message, Run, Target
     from moq.broker.session import Session
     from moq.broker.timers import Timer
+    from moq.broker.traffic import Traffic
     from moq.wire.frames import Frames, PayloadChunk, PayloadEnded
 
 
@@ -68,6 +70,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     """
 
     _topics: _Topics  # from the moment it is open
+    _traffic: Traffic
 
     def __init__(self, broker: Broker, link: Link, new_client_id: Callable[[], str], now: float) -> None:
         self._broker = broker
@@ -85,6 +88,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._pressure = broker.environment.pressure
         rate = self._limits.max_publish_rate
         self._rate = TokenBucket(rate, now) if rate else None
+        self._is_counted_out = False
         self._last_received = now
         self._timer: Timer = broker.timers.at(now + self._limits.connect_timeout_s, self._on_connect_timeout)
 
@@ -143,21 +147,24 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         reader = self._readers.get(lane_id)
         if reader is None:
             reader = self._readers[lane_id] = self._new_reader()
-        received, stored = self._broker.figures.messages_received, self._environment.store.last
+            self._traffic.lanes_opened += self._link.has_lanes
+        pressure = self._pressure
+        received = sum(self._traffic.messages_in) if pressure.slows_storing else 0
+        stored = self._environment.store.last
         try:
             items = reader.feed(data)
             if self._rate is not None:
                 items = self._within_rate(items, self._rate, now)
-            if self._pressure.drops:
+            if pressure.drops:
                 items = self._without_best_effort(items)
             self._take(items, lane_id, now)
         except RemoteProtocolError as error:
             self._violated(error, now)
         if (
-            self._pressure.slows_storing
+            pressure.slows_storing
             # A store that is behind is no reason to slow those who ask nothing of it.
-            and (self._pressure.slows or self._environment.store.last != stored)
-            and (lane_id in self._assemblies or self._broker.figures.messages_received != received)
+            and (pressure.slows or self._environment.store.last != stored)
+            and (lane_id in self._assemblies or sum(self._traffic.messages_in) != received)
         ):
             self._slow(lane_id)
         if self._answers(lane_id).congested and self.state is State.OPEN:
@@ -169,12 +176,17 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         """The client ended a lane; it may do so only between packets."""
         self._environment.now = now
         reader = self._forget_lane(lane_id)
+        if reader is not None and self._link.has_lanes:
+            self._traffic.lanes_ended["finished"] += 1
         if reader is not None and reader.mid_packet:
             self._violated(RemoteProtocolError(f"lane {lane_id} ended inside a packet", Reason.MALFORMED_PACKET), now)
 
-    def lane_reset(self, lane_id: int) -> None:
+    def lane_reset(self, lane_id: int, reason: int = 0) -> None:
         """The client abandoned a lane: what was incomplete on it never was."""
-        self._forget_lane(lane_id)
+        if self._forget_lane(lane_id) is not None and self._link.has_lanes:
+            self._traffic.lanes_ended["reset"] += 1
+            why = reset_reason(reason)
+            self._traffic.lanes_reset[why] = self._traffic.lanes_reset.get(why, 0) + 1
 
     def lane_writable(self, lane: Lane, now: float) -> None:
         """A lane has drained, or closed."""
@@ -190,7 +202,14 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def closed(self, now: float) -> None:
         """The link is gone without a goodbye."""
         self._environment.now = now
+        if self.state is State.OPEN:  # before that it was nobody
+            self._note_end(None)
         self._leave(with_will=True, now=now)
+
+    @property
+    def dialect(self) -> str:
+        """What its client speaks: `mmqp`, `mqtt3` or `mqtt5`; for people and metrics."""
+        return "mmqp"
 
     @property
     def user(self) -> str | None:
@@ -211,6 +230,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def dismiss(self, reason: Reason, now: float) -> None:
         """The broker does not want this client any more: to others it is lost."""
         if self.state is not State.CLOSED:
+            self._note_end(reason)
             self._say_goodbye(reason)
             self._leave(with_will=True, now=now)
             self._end(reason)
@@ -219,6 +239,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         """The broker stops: say so; the client's will is not for this."""
         if self.state is not State.CLOSED:
             self._environment.now = now
+            self._note_end(Reason.SERVER_SHUTTING_DOWN)
             self._say_where_to(server_reference)
             self._leave(with_will=False, keeps_session=True, now=now)
             self._end(Reason.SERVER_SHUTTING_DOWN)
@@ -226,6 +247,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
     def close(self, reason: Reason) -> None:
         """See `Peer`."""
         if self.state is not State.CLOSED:
+            self._note_end(reason)
             self._say_goodbye(reason)
             self._end(reason)
 
@@ -336,7 +358,21 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
             self._pressure.forget(self, lane_id)
         self._slowed.clear()
 
-    # --- the end --------------------------------------------------------------------------------------
+    # --- the beginning and the end --------------------------------------------------------------------
+
+    def _let_in(self, session: Session) -> None:
+        """The client is who it says."""
+        self.state = State.OPEN
+        self._timer.cancel()
+        session.traffic = self._traffic
+        self._broker.figures.traffic.let_in(self._traffic)
+
+    def _note_end(self, reason: Reason | None) -> None:
+        """Count how the connection ends, which it does once; None: without a word."""
+        if not self._is_counted_out:
+            self._is_counted_out = True
+            why = LOST if reason is None else end_reason(reason)
+            self._traffic.end(why, was_open=self.state is State.OPEN)
 
     def _on_connect_timeout(self, now: float) -> None:
         self._violated(RemoteProtocolError("the client did not say who it is in time", Reason.KEEP_ALIVE_TIMEOUT), now)
@@ -348,6 +384,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         figures.protocol_errors += 1
         figures.refused_publish_rate += error.reason == Reason.MESSAGE_RATE_TOO_HIGH
         figures.refused_inflight += error.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
+        self._note_end(error.reason)
         self._say_goodbye(error.reason, str(error))
         self._leave(with_will=True, now=now)
         self._end(error.reason, str(error))
@@ -357,14 +394,20 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._timer.cancel()
         self.state = State.CLOSED
         self._forget_slowed()
+        self._forget_readers()
         session, self._session = self._session, None
         if session is not None:
             self._broker.sessions.disconnect(session, self, with_will=with_will, expiry_s=expiry_s, now=now)
+
+    def _forget_readers(self) -> None:
+        if self._link.has_lanes:
+            self._traffic.lanes_ended["link"] += len(self._readers)
+        self._readers.clear()
 
     def _end(self, reason: Reason, message: str = "") -> None:
         self._timer.cancel()
         self.state = State.CLOSED
         self._forget_slowed()
-        self._readers.clear()
+        self._forget_readers()
         self._assemblies.clear()
         self._link.close(reason, message)

@@ -67,7 +67,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         super().__init__(broker, link, new_client_id, now)
         self._aliases: dict[str, int] = {}  # topic → alias, to send under
         self._topics: ClientTopics  # from CONREQ on
-        self._outlets = Outlets(link, broker.environment, self._aliases)
+        self._traffic = broker.figures.traffic.of(link.transport, "mmqp")
+        self._outlets = Outlets(link, broker.environment, self._aliases, self._traffic)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self.send_run = self._outlets.send_run  # type: ignore[method-assign]
         self._keep_alive_s = float(self._limits.max_keep_alive_s)
@@ -129,7 +130,10 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
 
     def _publish_run(self, topic: str | None, payloads: list[bytes], now: float) -> None:
         if topic is not None and self._session is not None:
-            self._broker.publish_run(Run(topic, payloads, self._session.client_id), now)
+            run = Run(topic, payloads, self._session.client_id, now)
+            self._traffic.messages_in[0] += len(payloads)
+            self._traffic.bytes_in[0] += run.size
+            self._broker.publish_run(run, now)
 
     def _is_message(self, item: object) -> bool:
         return isinstance(item, PubReq | PayloadStarted)
@@ -204,8 +208,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             self._refuse(Reason(error.reason))
             return
         self._session = session
-        self.state = State.OPEN
-        self._timer.cancel()
+        self._let_in(session)
         if settings is not None and settings.keep_alive_s:
             self._keep_alive_s = float(min(settings.keep_alive_s, self._limits.max_keep_alive_s))
         self._timer = self._broker.timers.at(now + self._keep_alive_s, self._on_keep_alive)
@@ -224,6 +227,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         return check_password(self._environment.authenticator, login.user_name, login.password)
 
     def _on_conend(self, packet: ConEnd, now: float) -> None:
+        self._note_end(Reason.SUCCESS)
         self._leave(with_will=packet.reason != Reason.SUCCESS, now=now)
         self._end(Reason.SUCCESS)
 
@@ -263,7 +267,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             return
         assert session is not None
         # Only what is acknowledged is retained: a QoS 0 message could be lost before anyone asks for it.
-        message = Message(topic, packet.payload, packet.qos, packet.retain and packet.qos > 0, session.client_id)
+        is_retained = packet.retain and packet.qos > 0
+        message = Message(topic, packet.payload, packet.qos, is_retained, session.client_id, received_at=now)
         if packet.extension is not None:
             _extend(message, packet.extension, now)
         self._broker.publish(session, message, packet.packet_id, now)
@@ -275,7 +280,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             self._send(PubSyn(packet.kind, packet.packet_id, Reason.QOS_NOT_SUPPORTED))
             return
         if packet.kind == Kind.RESPONSE:
-            message = Message("", packet.payload, packet.qos, publisher=self._session.client_id, kind=Kind.RESPONSE)
+            message = self._exchanged("", packet, Kind.RESPONSE, now)
             if packet.extension is not None:
                 _extend(message, packet.extension, now)
             self._broker.respond(self._session, message, packet.packet_id, packet.packet_id, now)
@@ -287,7 +292,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         if packet.qos == 3:
             self._on_confirmed(packet, self._session, topic, now)
             return
-        message = Message(topic, packet.payload, packet.qos, publisher=self._session.client_id, kind=Kind.REQUEST)
+        message = self._exchanged(topic, packet, Kind.REQUEST, now)
         timeout_s = self._limits.request_timeout_s
         if packet.extension is not None:
             _extend(message, packet.extension, now)
@@ -295,9 +300,15 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
                 timeout_s = packet.extension.deadline_ms / 1000
         self._broker.request(self._session, message, packet.packet_id, timeout_s, now)
 
+    def _exchanged(self, topic: str, packet: PubReq, kind: Kind, now: float) -> Message:
+        """A REQUEST or RESPONSE."""
+        assert self._session is not None
+        publisher = self._session.client_id
+        return Message(topic, packet.payload, packet.qos, publisher=publisher, kind=kind, received_at=now)
+
     def _on_confirmed(self, packet: PubReq, session: Session, topic: str, now: float) -> None:
         assert packet.waited is not None
-        message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id)
+        message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id, received_at=now)
         wanted = Wanted(packet.waited)
         if packet.extension is not None:
             _extend(message, packet.extension, now)
@@ -414,6 +425,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._outlets.forget_lane(lane)
 
     def _refuse(self, reason: Reason) -> None:
+        self._note_end(reason)
         self._send(ConAck(False, reason))
         self._end(reason)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moq.broker.environment import Environment
     from moq.broker.link import Lane, Link
     from moq.broker.message import Message, Properties, Run, Target
+    from moq.broker.traffic import Traffic
 
 LAST_ALIAS = 0xFFFF
 
@@ -58,10 +59,11 @@ class Outlet:
 class Outlets:
     """The outlets of one connection, by topic."""
 
-    def __init__(self, link: Link, environment: Environment, aliases: dict[str, int]) -> None:
+    def __init__(self, link: Link, environment: Environment, aliases: dict[str, int], traffic: Traffic) -> None:
         self._link = link
         self._environment = environment
         self._figures = environment.figures
+        self._messages_out, self._bytes_out = traffic.messages_out, traffic.bytes_out
         self._aliases = aliases  # topic → alias the client chose; shared with the connection, which adds to it
         self._assigned: dict[str, int] = {}
         self._outlets: dict[str, Outlet] = {}
@@ -78,9 +80,8 @@ class Outlets:
         if lane.congested:
             return CONGESTED
         payload = message.payload
-        figures = self._figures
-        figures.messages_sent += 1
-        figures.bytes_sent += len(payload)
+        self._messages_out[qos] += 1
+        self._bytes_out[qos] += len(payload)
         if not outlet.is_announced or message.expires_at != NEVER:
             lane.write(self._encode_fully(message, outlet, qos, packet_id, dup))
             return SENT
@@ -119,8 +120,8 @@ class Outlets:
             run.frame = _frames(run.payloads, outlet.alias)
             run.frame_key = outlet.alias
         outlet.lane.write(run.frame)
-        self._figures.messages_sent += len(run.payloads)
-        self._figures.bytes_sent += run.size
+        self._messages_out[0] += len(run.payloads)
+        self._bytes_out[0] += run.size
         return 0
 
     def forget_lane(self, lane: Lane) -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from moq.broker.message import Subscription
     from moq.broker.session import Session
 
+DIALECTS: Final = {mqtt.VERSION_3_1_1: "mqtt3", mqtt.VERSION_5: "mqtt5"}
+"""How versions are called in metrics; before CONNECT it is just MQTT."""
+
 MAX_WORDS: Final = 2_000
 """Characters of a reason string: a packet may ask for thousands of subscriptions, each refused with a sentence."""
 
@@ -48,9 +51,15 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         self._terms: Terms  # from CONNECT on
         self._topics: MQTTTopics  # from CONNACK on
         self._expiry_s = 0.0
+        self._traffic = broker.figures.traffic.of(link.transport, self.dialect)
         self._outlets = MQTTOutlets(link, broker.environment)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self._replies = Replies(link)
+
+    @property
+    def dialect(self) -> str:
+        """See `DialectConnection`."""
+        return DIALECTS.get(self._version, "mqtt")
 
     # --- Peer: what the core asks for -----------------------------------------------------------------
 
@@ -128,6 +137,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             case mqtt.Auth() if self._connect is not None:
                 self._on_auth(item, now)
             case mqtt.Disconnect() if self._connect is not None:
+                self._note_end(Reason.SUCCESS)
                 self._leave(with_will=False, now=now)
                 self._end(Reason.SUCCESS)
             case _:
@@ -167,6 +177,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
     def _on_connect(self, packet: mqtt.Connect, now: float) -> None:
         self._connect = packet
         self._version = self._outlets.version = self._replies.version = packet.version
+        self._traffic = self._outlets.traffic = self._broker.figures.traffic.of(self._link.transport, self.dialect)
         try:
             self._terms = terms = agree(packet, self._limits, self._new_client_id)
             self._outlets.max_packet_bytes = self._replies.max_packet_bytes = terms.max_packet_bytes
@@ -218,8 +229,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         self._session = session
         self._topics = MQTTTopics(self._broker, session)
         self._expiry_s = terms.expiry_s
-        self.state = State.OPEN
-        self._timer.cancel()
+        self._let_in(session)
         if terms.keep_alive_s:
             self._timer = self._broker.timers.at(now + terms.keep_alive_s * 1.5, self._on_keep_alive)
         properties = granted(packet, terms, self._limits)
@@ -230,6 +240,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         sessions.start(session, self, now, terms.window)
 
     def _refuse(self, error: RequestRefused) -> None:
+        self._note_end(Reason(error.reason))
         self._broker.figures.refused_sessions += error.reason == Reason.QUOTA_EXCEEDED
         self._say_goodbye(Reason(error.reason), str(error))
         self._end(Reason(error.reason), str(error))
@@ -242,7 +253,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         if packet.qos or packet.properties is not None:
             self._on_full_message(packet, session, lane_id, now)
         elif packet.topic in self._topics.allowed or self._topics.may_publish(packet.topic):
-            message = Message(packet.topic, packet.payload, 0, packet.retain, session.client_id)
+            message = Message(packet.topic, packet.payload, 0, packet.retain, session.client_id, received_at=now)
             self._broker.publish(session, message, 0, now)
         else:
             self._on_forbidden(packet, session, packet.topic, now)
@@ -252,7 +263,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         topic = self._topics.topic(packet, lane_id)
         if packet.qos:
             self._replies.begin(packet.packet_id, lane_id)
-        message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id)
+        message = Message(topic, packet.payload, packet.qos, packet.retain, session.client_id, received_at=now)
         properties = packet.properties
         wanted: Wanted | None = None
         if properties is not None:
@@ -289,7 +300,8 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
     def _on_forbidden(self, packet: mqtt.Publish, session: Session, topic: str, now: float) -> None:
         """QoS 0 where the client may not publish: a response, or dropped because no refusal can be told."""
         if (request := request_id(topic)) is not None:
-            self._broker.respond(session, Message(topic, packet.payload, publisher=session.client_id), 0, request, now)
+            message = Message(topic, packet.payload, publisher=session.client_id, received_at=now)
+            self._broker.respond(session, message, 0, request, now)
         else:
             self._refuse_message(packet, session, Reason.NOT_AUTHORIZED)
 
@@ -406,6 +418,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             if asked and not self._expiry_s:
                 raise RemoteProtocolError(f"session expiry is {asked} in Disconnect and was 0 in Connect (3.14.2.2.2)")
             self._expiry_s = bounded_expiry(asked, self._limits)
+        self._note_end(Reason.SUCCESS)
         self._leave(with_will=packet.reason != Reason.SUCCESS, now=now)
         self._end(Reason.SUCCESS)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from moq.broker.dialects.mqtt_properties import to_wire
 from moq.broker.message import NEVER, Kind
 from moq.broker.peer import CONGESTED, SENT, UNDELIVERABLE
+from moq.broker.traffic import Traffic
 from moq.errors import LocalProtocolError
 from moq.wire import mqtt
 
@@ -54,6 +55,8 @@ class MQTTOutlets:
         self._link = link
         self._environment = environment
         self._figures = environment.figures
+        self.traffic = Traffic()
+        """Where what is sent is counted, once CONNECT has told the version."""
         self.version = mqtt.VERSION_3_1_1
         self.max_packet_bytes = mqtt.MAX_REMAINING + mqtt.MAX_HEADER_BYTES
         self.alias_maximum = 0
@@ -82,7 +85,7 @@ class MQTTOutlets:
         if outlet is None and is_plain and not self._alias(message.topic, lane):
             outlet = self._open(message.topic)
         if outlet is None or not is_plain or (outlet.alias and lane is not self._link.control):
-            return self._send_fully(message, target, control, packet_id, lane)
+            return self._send_fully(message, target, control, qos, packet_id, lane)
         # Keys below zero are ours: other dialects count theirs from zero up.
         key = -((packet_id << 16 | outlet.alias) << 10 | control << 4 | self.version)
         if message.frame_key != key:
@@ -91,7 +94,7 @@ class MQTTOutlets:
                 return self._drop()
             head = _head(control, outlet, packet_id, len(payload))
             if len(payload) >= JOIN_BELOW:
-                return self._write(lane, head, payload, len(payload))
+                return self._write(lane, head, payload, len(payload), qos)
             message.frame_key = key
             message.frame = head + payload
         # Another recipient that needs the very same bytes shares them.
@@ -99,20 +102,20 @@ class MQTTOutlets:
         if len(frame) > self.max_packet_bytes:
             return self._drop()
         lane.write(frame)
-        figures = self._figures
-        figures.messages_sent += 1
-        figures.bytes_sent += len(message.payload)
+        traffic = self.traffic
+        traffic.messages_out[qos] += 1
+        traffic.bytes_out[qos] += len(message.payload)
         return SENT
 
-    def _write(self, lane: Lane, head: bytes, payload: bytes, payload_bytes: int) -> int:
+    def _write(self, lane: Lane, head: bytes, payload: bytes, payload_bytes: int, qos: int) -> int:
         if len(head) + len(payload) > self.max_packet_bytes:
             return self._drop()
         lane.write(head)
         if payload:
             lane.write(payload)
-        figures = self._figures
-        figures.messages_sent += 1
-        figures.bytes_sent += payload_bytes
+        traffic = self.traffic
+        traffic.messages_out[qos] += 1
+        traffic.bytes_out[qos] += payload_bytes
         return SENT
 
     def _drop(self) -> int:
@@ -140,13 +143,15 @@ class MQTTOutlets:
 
     # --- through the codec ----------------------------------------------------------------------------
 
-    def _send_fully(self, message: Message, target: Target | None, control: int, packet_id: int, lane: Lane) -> int:
+    def _send_fully(
+        self, message: Message, target: Target | None, control: int, qos: int, packet_id: int, lane: Lane
+    ) -> int:
         identifiers = target.identifiers if target is not None else ()
         topic = message.topic
         alias = self._alias(topic, lane)
         key = (control, identifiers) if not packet_id and not alias and message.expires_at == NEVER else None
         if key is not None and message.frame_key == key:
-            return self._write(lane, message.frame, b"", len(message.payload))
+            return self._write(lane, message.frame, b"", len(message.payload), qos)
         properties = to_wire(message, identifiers, self._environment.now)
         is_announced = alias and self._aliases.get(topic) == alias
         if alias:
@@ -157,7 +162,7 @@ class MQTTOutlets:
             return self._drop()
         if key is not None:
             message.frame_key, message.frame = key, frame
-        outcome = self._write(lane, frame, b"", len(message.payload))
+        outcome = self._write(lane, frame, b"", len(message.payload), qos)
         if alias and outcome == SENT:
             self._aliases[topic] = alias
             self._outlets[topic] = Outlet(_NO_TOPIC, b"\x03\x23" + alias.to_bytes(2, "big"), alias)
@@ -185,7 +190,7 @@ class MQTTOutlets:
         frame = self._encoded(message, control, message.topic, packet_id if qos else 0, properties)
         if frame is None:
             return self._drop()
-        outcome = self._write(lane, frame, b"", len(message.payload))
+        outcome = self._write(lane, frame, b"", len(message.payload), qos)
         if qos and outcome == SENT:
             self.request_ids.add(packet_id)
         return outcome
