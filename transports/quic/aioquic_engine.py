@@ -26,6 +26,7 @@ from transports.quic.engine import (
     StreamStopped,
     Terminated,
 )
+from transports.quic.qlog import QlogDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +167,10 @@ class AioquicEngine:
 
     def release(self) -> None:
         """See `Engine`. A connection of aioquic is full of references to itself: 70 kB until the collector comes."""
-        vars(self._quic).clear()
+        quic = self._quic
+        if quic._quic_logger is not None and quic._configuration.quic_logger is not None:
+            quic._configuration.quic_logger.end_trace(quic._quic_logger)
+        vars(quic).clear()
 
     def stats(self) -> EngineStats:
         """A snapshot."""
@@ -206,6 +210,7 @@ def _configuration(options: QUICOptions, *, is_client: bool) -> QuicConfiguratio
         max_data=options.connection_window_bytes,
         max_datagram_size=options.max_datagram_bytes,
         max_stream_data=options.stream_window_bytes,
+        quic_logger=None if options.qlog is None else QlogDirectory(options.qlog),
     )
 
 

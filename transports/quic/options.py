@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from moq.errors import ConfigError
 from transports.options import TransportOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALLEST_MAX_DATAGRAM_BYTES = 1200
 """RFC 9000 section 14: what every path that carries QUIC carries."""
@@ -54,6 +58,8 @@ class QUICOptions(TransportOptions):
     """Send all topics on the control stream, as TCP does: to measure what streams of their own are worth."""
     max_session_tickets: int = 4096
     """Tickets a listener remembers, about 1 kB each; the oldest is forgotten and its client shakes hands in full."""
+    qlog: Path | None = None
+    """Where a qlog file of each connection goes; aioquic's fast path is off meanwhile."""
     socket_buffer_bytes: int = 4 * 1024 * 1024
     """Room for the bursts of many peers while one loop turn computes; the kernel caps it by `net.core.rmem_max`."""
 

@@ -25,6 +25,7 @@ from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.connection import QuicConnection, QuicConnectionError, QuicConnectionState
 from qh3.quic.packet import QuicErrorCode, QuicFrameType
 
+from moq.errors import ConfigError
 from transports.quic.engine import (
     CONTROL_PRIORITY,
     Address,
@@ -318,6 +319,8 @@ TRANSLATIONS: dict[type[qh3_events.QuicEvent], Callable[[Any], Event]] = {
 
 
 def _configuration(options: QUICOptions, *, is_client: bool) -> QuicConfiguration:
+    if options.qlog is not None:
+        raise ConfigError(f"qlog is {str(options.qlog)!r}; the engine qh3 writes none, only aioquic does")
     return QuicConfiguration(
         alpn_protocols=list(options.alpn),
         idle_timeout=options.idle_timeout_s,
