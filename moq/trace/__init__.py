@@ -1,0 +1,1 @@
+"""Traces for Spark: what happened to each delivered message, as Parquet files; see docs/reference/trace.md."""
