@@ -173,6 +173,14 @@ class BrokerConfig:
     function_workers: int = 2
     """Processes that run processing functions, at most; they are started when there is work for them, and messages go
     before them. 0 turns processing functions off."""
+    trace: Path | None = None
+    """Where a record of each delivery is written, as Parquet; needs the `[trace]` extra."""
+    trace_sample: float = 1.0
+    """The probability with which a delivery is recorded."""
+    trace_max_rate: float = 20_000.0
+    """Records per second, on average: past it the probability is lowered, and each record says what it stands for."""
+    qlog: Path | None = None
+    """Where a qlog file of each QUIC connection is written; for looking at single connections, because it is slow."""
     server_reference: str = ""
     """Where clients are sent when this broker stops, as `host:port`; without it they are told to come back later."""
     limits: Limits = field(default_factory=Limits)
@@ -186,6 +194,10 @@ class BrokerConfig:
         for name in ("sys_interval_s", "drain_timeout_s", "function_workers"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 < self.trace_sample <= 1:
+            raise ConfigError(f"trace_sample is {self.trace_sample}; a probability is above 0 and at most 1")
+        if self.trace_max_rate <= 0:
+            raise ConfigError(f"trace_max_rate is {self.trace_max_rate}; it must be greater than 0")
         if abs(self.utc_offset_s) >= 24 * 3600:
             raise ConfigError(f"utc_offset_s is {self.utc_offset_s}; it must be less than a day, in seconds")
         for name, known in (

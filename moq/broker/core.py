@@ -22,6 +22,7 @@ from moq.broker.retention import Topics
 from moq.broker.sessions import Sessions
 from moq.broker.stages import Stages
 from moq.broker.subscriptions import Subscriptions
+from moq.broker.system import CLOCK, time_answer
 from moq.broker.types import Described, TypeDiscovery
 from moq.errors import RequestRefused
 from moq.reasons import Reason
@@ -278,6 +279,21 @@ class Broker:
         """A client answers the request it knows as `request_id`; `packet_id` is that of the exchange of its answer."""
         self._count(session, message)
         self._exchange(session, message, packet_id, lambda: self.requests.respond(session, request_id, message, now))
+
+    def tell_time(self, session: Session, request: Message, packet_id: int) -> None:
+        """A client compares its clock with the broker's: the answer leaves in this turn, at QoS 0."""
+        self.figures.messages_received += 1
+        self.figures.bytes_received += len(request.payload)
+        clock, peer = self.environment.wall_clock, session.peer
+        assert clock is not None
+        assert peer is not None
+
+        def answer() -> Reason:
+            payload = time_answer(clock.from_loop(request.received_at), clock.now_ns())
+            peer.send_message(Message(CLOCK, payload, kind=Kind.RESPONSE), None, 0, packet_id, False)
+            return Reason.SUCCESS
+
+        self._exchange(session, request, packet_id, answer)
 
     def release(self, session: Session, kind: int, packet_id: int) -> None:
         """QoS 2: the publisher lets go of a message."""

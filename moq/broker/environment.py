@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from moq.broker.outbound import Outbound
     from moq.broker.store import Store
     from moq.broker.timers import Timer
+    from moq.broker.tracer import Tracer, WallClock
     from moq.histogram import Histogram
 
 
@@ -121,6 +122,10 @@ class Environment:
     timers: Timers = field(default_factory=Timers)
     figures: Figures = field(default_factory=Figures)
     latencies: Latencies = field(default_factory=Latencies)
+    tracer: Tracer | None = None
+    """Who hears of each delivery, if anybody does."""
+    wall_clock: WallClock | None = None
+    """What clients may compare their clocks with; None: nothing."""
     promises: Promises = field(init=False)
     sweeper: Sweeper = field(init=False)
     pressure: Pressure = field(init=False)

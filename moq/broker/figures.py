@@ -66,6 +66,10 @@ class Figures:
     confirmations_failed: int = 0
     """Those that did not get as many, in time or at all."""
     protocol_errors: int = 0
+    traced_messages: int = 0
+    """Deliveries recorded in the trace."""
+    traced_messages_lost: int = 0
+    """Deliveries that were to be recorded and could not be: the disk is too slow, or full."""
 
     @property
     def connections(self) -> int:

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 PREFIX = "$SYS/broker/"
 CAPABILITIES = "$SYS/capabilities"
 
+CLOCK = "$SYS/clock"
+"""A REQUEST here is answered by the broker itself, with the times at which it read the question and answers."""
+
+
+def time_answer(received_at_ns: int, sent_at_ns: int) -> bytes:
+    """The answer to a REQUEST on CLOCK."""
+    return b'{"received_at_ns": %d, "sent_at_ns": %d}' % (received_at_ns, sent_at_ns)
+
 
 def publish_capabilities(broker: Broker, now: float) -> None:
     """Retain what subscriptions can ask this broker to compute."""

@@ -42,6 +42,7 @@ EXAMPLES = """
   moq broker --config moq.toml --check-config
   moq broker --host 0.0.0.0 --users-file .moq/users.toml
   moq broker --limit max_inflight=100 --limit max_packet_bytes=1000000
+  moq broker --trace traces                                            what happens to each message, for Spark
 
 One JSON line on stdout says when connections are accepted, and on which ports. SIGHUP reads users, access list and
 certificates again. SIGTERM or Ctrl-C lets clients go and exits 0; a second one ends at once.
@@ -88,6 +89,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--function-workers", type=int, metavar="N", help=f"0 for no processing (default: {defaults.function_workers})"
     )
+    add_trace_options(parser)
     parser.add_argument("--server-reference", metavar="HOST:PORT", help="where clients are sent when this broker stops")
     parser.add_argument(
         "--limit", action="append", default=[], type=_limit, metavar="NAME=VALUE", help="a setting of [limits]"
@@ -96,6 +98,20 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--check-config", action="store_true", help="say whether the settings can be used, and stop")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     parser.set_defaults(run=run)
+
+
+def add_trace_options(parser: argparse.ArgumentParser) -> None:
+    """What is recorded of messages and connections."""
+    trace = parser.add_argument_group("traces")
+    trace.add_argument("--trace", type=Path, metavar="DIR", help="record each delivery, as Parquet, for Spark")
+    trace.add_argument("--trace-sample", type=float, metavar="P", help="probability of a record (default: 1)")
+    trace.add_argument(
+        "--trace-max-rate",
+        type=float,
+        metavar="N",
+        help=f"records per second; past it fewer are sampled (default: {BrokerConfig().trace_max_rate:.0f})",
+    )
+    trace.add_argument("--qlog", type=Path, metavar="DIR", help="write a qlog file of each QUIC connection; slow")
 
 
 def _limit(text: str) -> tuple[str, int | float]:

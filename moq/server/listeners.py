@@ -90,5 +90,6 @@ def _options(config: BrokerConfig) -> dict[str, transports.TransportOptions]:
         low_water_bytes=low,
         alpn=("mmqp", "mqtt"),
         single_stream=config.quic_streams == "single",
+        qlog=config.qlog,
     )
     return {"tcp": plain, "tls": plain, "quic": quic, "ws": framed, "wss": framed}

@@ -31,6 +31,8 @@ from moq.server.refused import Doorkeeper
 from moq.server.reload import Reloader, make_access, make_authenticator
 from moq.server.served import ServedLink
 from moq.server.storage import Storage
+from moq.server.tracing import Tracing
+from moq.trace import clock as trace_clock
 from moq.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Server:
         self.links = LinkTally()
         self.reloader = Reloader(self, config)
         self.functions = make_functions(self, config)
+        self.tracing: Tracing | None = None
 
     async def __aenter__(self) -> Self:
         """Open the listeners, the one that tells how things stand first; on return clients can connect.
@@ -76,12 +79,15 @@ class Server:
             await self._close_listeners()
             await self.functions.close()
             self.storage.close()
+            self._close_trace()
             raise
         self.phase = Phase.READY
         return self
 
     async def _start(self) -> None:
         now = self.clock()
+        if self._config.trace is not None:
+            self.tracing = Tracing(self._config.trace, self._config, self._loop)
         # Reading takes as long as there is to read; until then the loop says so to whoever asks over HTTP.
         await self._loop.run_in_executor(None, self.storage.open)
         await self.functions.open()
@@ -95,6 +101,8 @@ class Server:
             utc_offset_s=self._config.utc_offset_s,
             epoch=self.storage.epoch(now),
             now=now,
+            tracer=None if self.tracing is None else self.tracing.tracer,
+            wall_clock=trace_clock,
         )
         self.broker = await self._loop.run_in_executor(None, Broker, environment, now)
         self.latencies, self.traffic = environment.latencies, environment.figures.traffic
@@ -102,6 +110,8 @@ class Server:
         self.admission = Admission(environment.limits, environment.figures, environment.pressure)
         self.watch = Watch(self, self._loop)
         self.functions.start()
+        if self.tracing is not None:
+            self.tracing.start(self.broker.figures)
         self._doorkeeper = Doorkeeper(self._loop)
         self.lag = LoopLag(self._loop)
         publish_capabilities(self.broker, now)
@@ -135,6 +145,11 @@ class Server:
         self.lag.close()
         await self.functions.close()
         self.storage.close()
+        self._close_trace()
+
+    def _close_trace(self) -> None:
+        if self.tracing is not None:
+            self.tracing.close()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -187,6 +202,8 @@ class Server:
     def forget(self, served: ServedLink) -> None:
         """A link is gone."""
         self._served.discard(served)
+        if self.tracing is not None:
+            self.tracing.forget(served.link)
         self.admission.leave(served.host)
         self.arm()
 

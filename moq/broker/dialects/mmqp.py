@@ -14,8 +14,10 @@ from moq.broker.dialects.connection import DialectConnection, State
 from moq.broker.dialects.mmqp_confirmations import confirmations_that_fit
 from moq.broker.dialects.mmqp_outlets import Outlets
 from moq.broker.dialects.mmqp_topics import ClientTopics, seconds
+from moq.broker.dialects.traced_outlets import TracedOutlets
 from moq.broker.link import CONTROL
 from moq.broker.message import Kind, Message, Properties, Run, TopicType, Will
+from moq.broker.system import CLOCK
 from moq.errors import RemoteProtocolError, RequestRefused
 from moq.reasons import FIRST_REFUSAL, Reason, describe
 from moq.wire import NEVER as NEVER_EXPIRES
@@ -68,7 +70,8 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._aliases: dict[str, int] = {}  # topic → alias, to send under
         self._topics: ClientTopics  # from CONREQ on
         self._traffic = broker.figures.traffic.of(link.transport, "mmqp")
-        self._outlets = Outlets(link, broker.environment, self._aliases, self._traffic)
+        outlets = Outlets if broker.environment.tracer is None else TracedOutlets
+        self._outlets = outlets(link, broker.environment, self._aliases, self._traffic)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self.send_run = self._outlets.send_run  # type: ignore[method-assign]
         self._keep_alive_s = float(self._limits.max_keep_alive_s)
@@ -214,6 +217,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._timer = self._broker.timers.at(now + self._keep_alive_s, self._on_keep_alive)
         self._send(ConAck(is_present, Reason.SUCCESS, None if packet.client_id else client_id))
         self._topics = ClientTopics(self._broker, session, self._aliases)
+        self._outlets.begin(client_id)
         self._broker.sessions.start(session, self, now)
         if packet.topics is not None:
             self._answer_topics(0, packet.topics, now)
@@ -284,6 +288,9 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
             if packet.extension is not None:
                 _extend(message, packet.extension, now)
             self._broker.respond(self._session, message, packet.packet_id, packet.packet_id, now)
+            return
+        if packet.kind == Kind.REQUEST and packet.topic is None and 0 < packet.alias == self._topics.clock_alias:
+            self._broker.tell_time(self._session, self._exchanged(CLOCK, packet, Kind.REQUEST, now), packet.packet_id)
             return
         topic = self._topics.published.get(packet.alias) if packet.topic is None else self._topics.named(packet)
         if topic is None:

@@ -68,6 +68,9 @@ class Outlets:
         self._assigned: dict[str, int] = {}
         self._outlets: dict[str, Outlet] = {}
 
+    def begin(self, client_id: str) -> None:
+        """The client has been let in; messages follow."""
+
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """Encode a message onto its topic's lane."""
         outlet = self._outlets.get(message.topic)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from moq.broker.access import Action
 from moq.broker.message import Mode, Registration, Subscription
+from moq.broker.system import CLOCK
 from moq.errors import RemoteProtocolError, RequestRefused
 from moq.reasons import Reason
 from moq.topics import filter_error, has_wildcard, matches, name_error
@@ -40,6 +41,8 @@ class ClientTopics:
         self._registered: dict[int, str] = {}  # the aliases among them that are registered
         self.published: dict[int, str] = {}  # the aliases among those that the client may publish on
         self._known_names: dict[str, Reason] = {}
+        self.clock_alias = 0
+        """Under which the client asks what time it is, if it may."""
         for subscription in session.subscriptions.values():
             if subscription.alias:
                 self._topics[subscription.alias] = subscription.filter
@@ -72,6 +75,8 @@ class ClientTopics:
         match request:
             case Subscribe():
                 return self._subscribe(request, topic, now)
+            case Register() if topic == CLOCK:
+                return self._register_clock(request)
             case Register():
                 return self._register(request, topic)
             case Unsubscribe():
@@ -142,6 +147,14 @@ class ClientTopics:
             if request.alias:
                 self._registered[request.alias] = self.published[request.alias] = topic
         return reason
+
+    def _register_clock(self, request: Register) -> Reason:
+        """Let the client ask the broker for the time; that is to read one of its topics, and to publish on none."""
+        environment = self._broker.environment
+        if environment.wall_clock is None or not environment.access.allows(self._session, Action.SUBSCRIBE, CLOCK):
+            return Reason.NOT_AUTHORIZED
+        self.clock_alias = request.alias
+        return Reason.SUCCESS
 
     def _unsubscribe(self, request: Unsubscribe, topic: str) -> Reason:
         if request.registration:

@@ -17,6 +17,7 @@ from moq.broker.dialects.mqtt_outlets import MQTTOutlets
 from moq.broker.dialects.mqtt_properties import from_wire, is_text
 from moq.broker.dialects.mqtt_replies import PUBACK, PUBCOMP, PUBREC, Replies, explained, told
 from moq.broker.dialects.mqtt_topics import MQTTTopics, parse_filter, request_id
+from moq.broker.dialects.traced_outlets import TracedMQTTOutlets
 from moq.broker.link import CONTROL
 from moq.broker.message import Kind, Message
 from moq.errors import RemoteProtocolError, RequestRefused
@@ -52,7 +53,8 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         self._topics: MQTTTopics  # from CONNACK on
         self._expiry_s = 0.0
         self._traffic = broker.figures.traffic.of(link.transport, self.dialect)
-        self._outlets = MQTTOutlets(link, broker.environment)
+        outlets = MQTTOutlets if broker.environment.tracer is None else TracedMQTTOutlets
+        self._outlets = outlets(link, broker.environment)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self._replies = Replies(link)
 
@@ -237,6 +239,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             login.tell(properties)
         self._replies.send(mqtt.ConnAck(is_present, Reason.SUCCESS, properties))
         self._outlets.alias_maximum = terms.alias_maximum
+        self._outlets.begin(terms.client_id)
         sessions.start(session, self, now, terms.window)
 
     def _refuse(self, error: RequestRefused) -> None:

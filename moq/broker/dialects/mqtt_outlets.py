@@ -67,6 +67,9 @@ class MQTTOutlets:
         self._outlets: dict[str, Outlet] = {}
         self._aliases: dict[str, int] = {}
 
+    def begin(self, client_id: str) -> None:
+        """The client has been let in; messages follow."""
+
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """Encode a message onto the lane of its subscription."""
         lane = self._link.control if not self.lanes else self._lane(target)

@@ -21,12 +21,15 @@ ENCRYPTED: Final = "moq-encrypted"
 TYPE_ID: Final = "moq-type-id"
 
 MAX_EXPIRY_S: Final = 0xFFFF_FFFF
+MAX_STAMP_NS: Final = (1 << 64) - 1
+MAX_STAMP_DIGITS: Final = 20
 
 
 def from_wire(properties: mqtt.Properties) -> Properties | None:
     """What a message keeps of the properties of its PUBLISH, or of the will in CONNECT."""
     user = tuple(properties.user_properties or ())
     kept = Properties(
+        timestamp_ns=_stamp(user),
         encrypted=(ENCRYPTED, "1") in user,
         user=user,
         content_type=properties.content_type,
@@ -35,6 +38,15 @@ def from_wire(properties: mqtt.Properties) -> Properties | None:
         correlation_data=properties.correlation_data,
     )
     return None if kept == Properties() else kept
+
+
+def _stamp(user: tuple[tuple[str, str], ...]) -> int | None:
+    """When the publisher says it sent the message; what is no such time says nothing."""
+    for name, value in user:
+        is_number = len(value) <= MAX_STAMP_DIGITS and value.isascii() and value.isdigit()
+        if name == TIMESTAMP and is_number and int(value) <= MAX_STAMP_NS:
+            return int(value)
+    return None
 
 
 def to_wire(message: Message, identifiers: tuple[int, ...], now: float) -> mqtt.Properties:
@@ -58,7 +70,7 @@ def to_wire(message: Message, identifiers: tuple[int, ...], now: float) -> mqtt.
 
 def _foreign(properties: Properties) -> list[tuple[str, str]]:
     told = []
-    if properties.timestamp_ns is not None:
+    if properties.timestamp_ns is not None and all(name != TIMESTAMP for name, _ in properties.user):
         told.append((TIMESTAMP, str(properties.timestamp_ns)))
     if properties.group_start:
         told.append((GROUP_START, "1"))

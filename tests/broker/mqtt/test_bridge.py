@@ -126,6 +126,32 @@ def test_fields_of_mmqp_become_user_properties(desk: Desk) -> None:
     )
 
 
+def test_a_stamp_of_mqtt_is_the_timestamp_of_mmqp_and_reaches_mqtt_as_it_was(desk: Desk) -> None:
+    ours, plain = desk.connect("ours"), connect(desk, "mqtt")
+    ours.subscribe("a")
+    plain.subscribe("a")
+    stamped = [("moq-timestamp-ns", "17"), ("k", "v")]
+    connect(desk, "publisher").publish("a", b"x", properties=mqtt.Properties(user_properties=stamped))
+    (message,) = ours.messages()
+    assert message.packet.extension is not None
+    assert message.packet.extension.timestamp_ns == 17
+    (forwarded,) = plain.messages()
+    assert forwarded.properties == mqtt.Properties(user_properties=stamped)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "٣", "18446744073709551616", "9" * 5000])
+def test_what_is_no_time_is_a_user_property_like_any_other(desk: Desk, text: str) -> None:
+    ours, plain = desk.connect("ours"), connect(desk, "mqtt")
+    ours.subscribe("a")
+    plain.subscribe("a")
+    properties = mqtt.Properties(user_properties=[("moq-timestamp-ns", text)])
+    connect(desk, "publisher").publish("a", b"x", properties=properties)
+    (message,) = ours.messages()
+    assert message.packet.extension is None or message.packet.extension.timestamp_ns is None
+    (forwarded,) = plain.messages()
+    assert forwarded.properties == properties
+
+
 def test_a_topic_mmqp_cannot_name_reaches_mqtt_alone(desk: Desk) -> None:
     ours, plain = desk.connect("ours"), connect(desk, "mqtt")
     ours.subscribe("#", qos=1)
