@@ -65,6 +65,10 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     )
     add_data_dir(group)
     group.add_argument("--timeout", type=seconds, metavar="S", help="give up after this many seconds")
+    group.add_argument(
+        "--trace", type=Path, metavar="DIR", help="record what is sent and received, as Parquet, and stamp what is sent"
+    )
+    group.add_argument("--qlog", type=Path, metavar="DIR", help="write a qlog file of the QUIC connection")
 
 
 def add_qos(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +108,9 @@ def connect(args: argparse.Namespace, *, reconnect: bool = False) -> moq.Client:
         server_name=args.server_name,
         data_dir=args.data_dir or data_dir(),
         reconnect=reconnect,
+        stamp=getattr(args, "stamp", False),
+        trace=args.trace,
+        qlog=args.qlog,
     )
 
 

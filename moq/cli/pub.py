@@ -40,6 +40,7 @@ def add_parser(commands: Commands) -> None:
     connection.add_qos(parser)
     parser.add_argument("--retain", action="store_true", help="keep it for later subscribers (QoS 1 or 2)")
     parser.add_argument("--ttl", type=connection.seconds, metavar="S", help="worthless after this many seconds")
+    parser.add_argument("--stamp", action="store_true", help="say when it was sent, for traces of those who receive it")
     group = parser.add_argument_group("confirmed publishing")
     group.add_argument(
         "--confirm",

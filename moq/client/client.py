@@ -39,11 +39,15 @@ if TYPE_CHECKING:
     from moq.client.payloads import Payload
     from moq.client.pending import Exchange, Operation, Pending
     from moq.client.session import ClientSession, SessionOptions
+    from moq.client.tracer import ClientTracer
 
     Dial = Callable[[Callable[[Link], ClientCore]], Awaitable[Link]]
 
 ANSWER_GRACE_S = 1.0
 """How much longer than a deadline we wait for the broker to say that it has passed."""
+
+CLOCK = "$SYS/clock"
+"""Where the broker answers what time it is."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long closing waits for a network that does not take what is left."""
@@ -82,8 +86,12 @@ class Client:
         where: str = "the broker",
         reconnect: Reconnect | None = None,
         connect_timeout_s: float = 10.0,
+        tracer: ClientTracer | None = None,
+        stamp_ns: Callable[[], int] | None = None,
     ) -> None:
         self._dial = dial
+        self._tracer = tracer
+        self._stamp_ns = stamp_ns
         self._session = session
         self._options = options
         self._where = where
@@ -121,12 +129,23 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._connection is not None:
             raise LocalProtocolError("a client connects once; make another with moq.connect")
+        if self._tracer is not None:
+            self._tracer.open()
         try:
             await self._connect()
-        except ConnectionLost as error:
-            raise ConnectFailed(str(error), error.reason) from error
+        except BaseException as error:
+            if self._tracer is not None:
+                await self._tracer.close()
+            if isinstance(error, ConnectionLost):
+                raise ConnectFailed(str(error), error.reason) from error
+            raise
         self._watcher = asyncio.create_task(self._watch(), name=f"moq client {self.client_id}")
+        if self._tracer is not None:
+            self._tracer.start(self._ask_time)
         return self
+
+    async def _ask_time(self) -> bytes:
+        return (await self.request(CLOCK)).payload
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -147,6 +166,8 @@ class Client:
         finally:
             self._connection.core.link.abort()
             self._finish(ConnectionLost("the client was closed", Reason.SUCCESS), is_orderly=True)
+            if self._tracer is not None:
+                await self._tracer.close()
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -231,7 +252,7 @@ class Client:
             confirm: how many subscribers to wait for.
             timeout: seconds to wait for them; the broker has a time of its own for those who do not say.
             subscribers: only these client ids count; see `subscribers()`.
-            timestamp_ns: when it was made, for traces.
+            timestamp_ns: when it was made, for traces; unless given, now, if the client stamps its messages.
             properties: pairs of text passed on to the subscribers.
             group_start: a late joiner may begin here.
 
@@ -245,6 +266,8 @@ class Client:
             raise LocalProtocolError("timeout and subscribers are for messages with confirm")
         if is_typed(payload):
             await self._announce_once(topic, type(payload))
+        if timestamp_ns is None and self._stamp_ns is not None:
+            timestamp_ns = self._stamp_ns()
         designated = () if wish is None else wish.subscribers
         extension = extension_of(ttl, timestamp_ns, properties, group_start, timeout, designated)
         if wish is not None and not wish.waited:
@@ -305,7 +328,8 @@ class Client:
             RequestRefused: nobody answers there, or nobody did in time.
             ConnectionLost: the connection went before the answer came.
         """
-        extension = extension_of(deadline=timeout)
+        stamp_ns = None if self._stamp_ns is None else self._stamp_ns()
+        extension = extension_of(timestamp_ns=stamp_ns, deadline=timeout)
         async with self._window:
             exchange = self._machine.publish(topic, to_bytes(payload), qos, False, extension, PublishKind.REQUEST)
             try:
@@ -444,7 +468,7 @@ class Client:
         made: list[Connection] = []
 
         def make_core(link: Link) -> ClientCore:
-            made.append(Connection(self._session, link, self._options))
+            made.append(Connection(self._session, link, self._options, self._tracer))
             return made[-1].core
 
         link: Link | None = None

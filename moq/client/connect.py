@@ -21,6 +21,10 @@ from moq.client.connection import Reconnect
 from moq.client.session import ClientSession, SessionOptions
 from moq.config import LOOPBACK_HOSTS, QUIC_ENGINES
 from moq.errors import ConfigError, ConnectFailed
+from moq.trace.client import ClientTrace
+from moq.trace.clock import now_ns
+from moq.trace.schema import CLIENT
+from moq.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +64,10 @@ def connect(
     connect_timeout_s: float = 10.0,
     window: int = 1000,
     max_packet_bytes: int = 16 * 1024 * 1024,
+    stamp: bool = False,
+    trace: str | Path | None = None,
+    trace_sample: float = 1.0,
+    qlog: str | Path | None = None,
 ) -> Client:
     """A client of the broker at a URL: `async with moq.connect("quic://localhost") as client:`.
 
@@ -83,6 +91,10 @@ def connect(
         connect_timeout_s: for each attempt, login included.
         window: messages sent and not yet acknowledged.
         max_packet_bytes: largest message accepted.
+        stamp: give each message the time at which it was published; `trace` does so too.
+        trace: record what is sent and received in this directory, as Parquet; needs the `[trace]` extra.
+        trace_sample: the probability with which a message is recorded.
+        qlog: write a qlog file of each QUIC connection into this directory.
 
     Raises:
         ConfigError: the URL or a setting cannot be used. (Entering the client raises ConnectFailed if nobody answers.)
@@ -92,7 +104,7 @@ def connect(
     if expiry_s is None and reconnect and not persistent:
         expiry_s = RECONNECT_EXPIRY_S
     authority = find_authority(ca, data_dir)
-    dialler = Dialler(parse_targets(url, authority), url, authority, server_name, quic_engine)
+    dialler = Dialler(parse_targets(url, authority), url, authority, server_name, quic_engine, _options(qlog))
     options = SessionOptions(
         user_name=user_name,
         password=password,
@@ -113,7 +125,17 @@ def connect(
         where=url,
         reconnect=reconnect or None,
         connect_timeout_s=connect_timeout_s,
+        tracer=None if trace is None else ClientTrace(TraceWriter(Path(trace), CLIENT, sample=trace_sample)),
+        stamp_ns=now_ns if stamp or trace is not None else None,
     )
+
+
+def _options(qlog: str | Path | None) -> transports.TransportOptions:
+    if qlog is None:
+        return transports.TransportOptions()
+    from transports.quic import QUICOptions  # a client that uses TCP starts without it
+
+    return QUICOptions(qlog=Path(qlog))
 
 
 def find_authority(ca: str | Path | None, data_dir: str | Path | None) -> Path | None:
@@ -154,6 +176,7 @@ class Dialler:
     authority: Path | None
     server_name: str | None
     quic_engine: str
+    options: transports.TransportOptions
 
     async def dial(self, make_handler: MakeHandler) -> Link:
         """A new link.
@@ -175,6 +198,7 @@ class Dialler:
             ca=self.authority,
             server_name=self.server_name,
             quic_engine=self.quic_engine,
+            options=self.options,
         )
 
     async def _race(self, make_handler: MakeHandler) -> Link:

@@ -14,6 +14,7 @@ from moq.reasons import Reason
 if TYPE_CHECKING:
     from moq.broker.link import Link
     from moq.client.session import ClientSession, SessionOptions
+    from moq.client.tracer import ClientTracer
     from moq.errors import ConnectionLost
 
 T = TypeVar("T")
@@ -52,14 +53,16 @@ class Reconnect:
 class Connection:
     """One link with its core, as things to wait for."""
 
-    def __init__(self, session: ClientSession, link: Link, options: SessionOptions) -> None:
+    def __init__(
+        self, session: ClientSession, link: Link, options: SessionOptions, tracer: ClientTracer | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self.outcome: asyncio.Future[ConnectionLost | None] = loop.create_future()
         """None once CONACK said yes, else why there is no connection."""
         self.lost: asyncio.Future[ConnectionLost] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        self.core = ClientCore(session, link, loop.time, options, self)
+        self.core = ClientCore(session, link, loop.time, options, self, tracer)
 
     async def until_lost(self) -> ConnectionLost:
         """Wait for the end, watching that the broker is not silent for too long."""

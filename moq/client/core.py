@@ -21,6 +21,7 @@ from moq.client.receiving import CONFIRMED, IncomingLane, Receiver
 from moq.client.sending import LOST_REQUESTER, Sender
 from moq.client.session import ClientSession, SessionOptions
 from moq.client.topics import Registration
+from moq.client.tracer import TracedReceiver, TracedSender
 from moq.errors import ConnectionLost, LocalProtocolError, ProtocolError, RemoteProtocolError
 from moq.reasons import FIRST_REFUSAL, Reason, describe
 from moq.topics import MAX_TOPIC_BYTES, filter_error, has_wildcard, name_error
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from moq.broker.link import Lane, Link
     from moq.client.confirming import Wish
     from moq.client.messages import Message, Request, TopicType
+    from moq.client.tracer import ClientTracer
     from moq.wire import Item
     from moq.wire.mmqp import Packet, PublishExtension, SubscribeExtension
 
@@ -93,6 +95,7 @@ class ClientCore:
         now: Callable[[], float],
         options: SessionOptions | None = None,
         owner: Owner | None = None,
+        tracer: ClientTracer | None = None,
     ) -> None:
         self.session = session
         self.link = link
@@ -106,8 +109,12 @@ class ClientCore:
         self._lanes: dict[int, IncomingLane] = {}
         self._early: list[tuple[int, bytes]] = []
         self._asker = Asker(session, link)
-        self._sender = self._asker.sender = Sender(session, link, self.options.window, self._asker.register)
-        self._receiver = Receiver(session, link, self._sender.on_response)
+        sender, receiver = (Sender, Receiver) if tracer is None else (TracedSender, TracedReceiver)
+        self._sender = self._asker.sender = sender(session, link, self.options.window, self._asker.register)
+        self._receiver = receiver(session, link, self._sender.on_response)
+        if isinstance(self._sender, TracedSender) and isinstance(self._receiver, TracedReceiver):
+            assert tracer is not None
+            self._sender.tracer = self._receiver.tracer = tracer
 
     # --- the connection -----------------------------------------------------------------------------------
 
