@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moq.bench import brokers, report
 from moq.bench.brokers import MOSQUITTO, WAYS, ClientEngines, Contender, Mosquitto
-from moq.bench.load import Shape
+from moq.bench.load import Load, Shape
 from moq.bench.measure import measure, median
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.config import QUIC_ENGINES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from moq.bench.brokers import Running
+    from moq.bench.dialects import Dialect
     from moq.bench.measure import Result
     from moq.cli.connection import Commands
 
@@ -61,6 +64,8 @@ EXAMPLES = """
   moq bench storm                                   how fast clients can connect, and who notices
   moq bench report results                          the page again, from results
   moq bench compare before after                    what has become worse, and how sure that is
+  moq bench tracing                                 what tracing costs
+  moq bench --shape 1-1 --rate 5000 --trace traces  what happens to each message, for Spark
 
 Without --rate the load is closed-loop: at most --window messages are on their way, so the rate shown is what the
 broker sustains without losing any, and the latencies are those of a full window. Every message is checked; the exit
@@ -83,6 +88,9 @@ def add_parser(commands: Commands) -> None:
     shape.add_argument("--qos", type=int, default=0, choices=(0, 1, 2), help="of publishers and subscribers")
     shape.add_argument("--rate", type=float, metavar="N", help="messages per second; without it as many as possible")
     add_run_options(parser)
+    parser.add_argument(
+        "--trace", type=Path, metavar="DIR", help="record deliveries as Parquet: brokers of ours, and what is received"
+    )
     parser.add_argument("--profile", action="store_true", help="also where our broker's time goes; it is slower so")
     who = parser.add_argument_group("contenders")
     who.add_argument(
@@ -93,13 +101,13 @@ def add_parser(commands: Commands) -> None:
         help="tcp, tls, quic, or mqtt: plain MQTT 3.1.1 over TCP (default: tcp,quic)",
     )
     who.add_argument("--rival", choices=(MOSQUITTO, "none"), default=MOSQUITTO, help="measured in the same run")
-    from moq.bench import compare, durable, idle, neighbours, relay, rereport, restart, storm
+    from moq.bench import compare, durable, idle, neighbours, relay, rereport, restart, storm, tracing
 
     others = parser.add_subparsers(
         title="another benchmark",
-        metavar="[relay|durable|restart|neighbours|idle|storm|papers], or [report|compare] of results",
+        metavar="[relay|durable|restart|neighbours|idle|storm|tracing|papers], or [report|compare] of results",
     )
-    for other in (relay, durable, restart, neighbours, idle, storm, rereport, compare):
+    for other in (relay, durable, restart, neighbours, idle, storm, tracing, rereport, compare):
         other.add_parser(others)
     from moq.bench.papers import cli as papers
 
@@ -136,11 +144,13 @@ async def _run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="moq-bench-") as directory:
         profiles = {name: Path(directory) / name if args.profile else None for name in args.transport}
         contenders: list[Measurable] = [
-            Contender(f"moq {name}", name, args.quic_engine, path) for name, path in profiles.items()
+            Contender(f"moq {name}", name, args.quic_engine, path, _trace_options(args))
+            for name, path in profiles.items()
         ]
         if args.rival != "none":
             contenders.append(Mosquitto())
-        results = await measure_all(contenders, shapes, args)
+        with recording(args) as make_load:
+            results = await measure_all(contenders, shapes, args, make_load)
         show(results, args, against=args.rival)
         for name, path in profiles.items():
             if path is not None:
@@ -148,8 +158,32 @@ async def _run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
+def _trace_options(args: argparse.Namespace) -> tuple[str, ...]:
+    return () if args.trace is None else ("--trace", str(args.trace.absolute()))
+
+
+@contextlib.contextmanager
+def recording(args: argparse.Namespace) -> Iterator[Callable[[Shape, Dialect], Load]]:
+    """How to make loads: such as are recorded, if that is asked for."""
+    if args.trace is None:
+        yield Load
+        return
+    from moq.bench.trace_option import BenchTrace, TracedLoad
+    from moq.config import BrokerConfig
+
+    trace = BenchTrace(args.trace, BrokerConfig().trace_max_rate)
+    try:
+        trace.start()
+        yield partial(TracedLoad, trace)
+    finally:
+        trace.close()
+
+
 async def measure_all(
-    contenders: Sequence[Measurable], shapes: list[Shape], args: argparse.Namespace
+    contenders: Sequence[Measurable],
+    shapes: list[Shape],
+    args: argparse.Namespace,
+    make_load: Callable[[Shape, Dialect], Load] = Load,
 ) -> dict[Shape, dict[str, list[Result]]]:
     """Every contender in every shape, taking turns, so that a busy minute of the machine hits all of them."""
     brokers.pin_generator()
@@ -162,7 +196,7 @@ async def measure_all(
             for contender in contenders:
                 print(f"{turn + 1}/{args.repeat}  {shape}  {contender.name} …", end=" ", file=sys.stderr, flush=True)
                 async with contender.run(engines) as running:
-                    result = await measure(running, shape, args.warm_up, args.duration)
+                    result = await measure(running, shape, args.warm_up, args.duration, make_load)
                 results[shape][contender.name].append(result)
                 print(f"{result.deliveries_per_s:,.0f}/s", file=sys.stderr, flush=True)
     return results

@@ -42,6 +42,8 @@ class Frame:
     """The first bytes of every frame of this size and QoS, on whatever topic."""
     layout: struct.Struct
     """Takes a frame apart: head, packet identifier (meaningless at QoS 0), flow, sequence number, time."""
+    stamp_at: int | None = None
+    """Where the time stands that the broker can read, if it has one."""
 
 
 class Dialect(Protocol):

@@ -121,13 +121,13 @@ class ComparingReader:
     """Reads one flow by comparing it with what was sent."""
 
     def __init__(self, place: Place, tally: Tally) -> None:
-        self._place = place
+        self.place = place
         self._tally = tally
         self._offset = 0
 
     def feed(self, data: bytes, now_ns: int) -> bytes | None:
         """Check what came; returns None if all is as sent, else what is not counted yet, from the start of a frame."""
-        place, pos, end = self._place, 0, len(data)
+        place, pos, end = self.place, 0, len(data)
         size = len(place.flow.frame.data)
         while pos < end:
             block = place.flow.block(place.block_number)

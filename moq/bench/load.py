@@ -263,6 +263,9 @@ class Subscriber(Connection):
 class Load:
     """All connections of one run."""
 
+    subscriber_type: type[Subscriber] = Subscriber
+    flow_type: type[Flow] = Flow
+
     def __init__(self, shape: Shape, dialect: Dialect) -> None:
         self.shape = shape
         self.tally = Tally(Latencies())
@@ -283,7 +286,9 @@ class Load:
     async def _open_subscribers(self, connect_subscriber: Connect) -> None:
         shape, flows = self.shape, range(self.shape.publishers * self.shape.topics)
         for number in range(shape.subscribers):
-            subscriber = await self._connect(connect_subscriber, Subscriber, f"bench-sub-{number}", shape.is_persistent)
+            subscriber = await self._connect(
+                connect_subscriber, self.subscriber_type, f"bench-sub-{number}", shape.is_persistent
+            )
             self._subscribers.append(subscriber)
             await subscriber.ask(self._dialect.subscribe(flows, shape.qos))
 
@@ -315,7 +320,7 @@ class Load:
         for number, publisher in enumerate(self._publishers):
             for index in range(number * shape.topics, (number + 1) * shape.topics):
                 frame = self._dialect.frame(index, shape.qos, shape.payload_bytes)
-                publisher.flows.append(Flow(index, frame, receivers, partial(self._block_done, publisher)))
+                publisher.flows.append(self.flow_type(index, frame, receivers, partial(self._block_done, publisher)))
             flows += publisher.flows
             publisher.open_lanes()
             publisher.start()

@@ -15,7 +15,10 @@ from moq.bench.latencies import PERCENTILES, Latencies
 from moq.bench.load import STALL_S, Load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moq.bench.brokers import Running
+    from moq.bench.dialects import Dialect
     from moq.bench.load import Shape
 
 CHECK_S: Final = 0.1
@@ -54,9 +57,15 @@ class Result:
         return {**asdict(self), "is_clean": self.is_clean}
 
 
-async def measure(running: Running, shape: Shape, warm_up_s: float, duration_s: float) -> Result:
+async def measure(
+    running: Running,
+    shape: Shape,
+    warm_up_s: float,
+    duration_s: float,
+    make_load: Callable[[Shape, Dialect], Load] = Load,
+) -> Result:
     """Put this load on a broker."""
-    load = Load(shape, running.dialect)
+    load = make_load(shape, running.dialect)
     try:
         await load.open(running.connect_publisher, running.connect_subscriber)
         gc.collect()
