@@ -107,6 +107,8 @@ class Limits:
     """How long a message of QoS 3 without a deadline of its own waits for its confirmations."""
     type_timeout_s: float = 2.0
     """How long a publisher may take to answer the broker's TYPEREQ."""
+    max_top_entries: int = 50
+    """Connections, streams and topics that a snapshot of `$SYS/top` has: the busiest of each."""
     function_timeout_s: float = 10.0
     """How long a processing function may take for one payload; then its worker is ended."""
     max_function_queue: int = 64

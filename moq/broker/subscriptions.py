@@ -17,7 +17,7 @@ from moq.broker.access import Action
 from moq.broker.message import Kind, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from moq.broker.access import Access
     from moq.broker.message import Message, Subscription
@@ -110,6 +110,8 @@ class Subscriptions:
         self._routes: dict[str, Route] = {}
         self._groups: dict[str, Group] = {}
         self.count = 0
+        self.awaited: dict[str, Callable[[], None]] = {}
+        """Told when somebody subscribes to exactly this: topics that are published only for those who ask."""
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription; one of the same session, filter and group is replaced."""
@@ -121,6 +123,8 @@ class Subscriptions:
         else:
             self.join(node.groups, subscription)
         self._routes.clear()
+        if (on_subscribed := self.awaited.get(subscription.source)) is not None:
+            on_subscribed()
 
     def remove(self, subscription: Subscription) -> None:
         """Remove what `add` added, and the branches that bore nothing else."""

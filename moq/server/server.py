@@ -17,10 +17,12 @@ from moq.broker.admission import Admission, host_of
 from moq.broker.core import Broker
 from moq.broker.environment import Environment
 from moq.broker.system import SystemTopics, publish_capabilities
+from moq.broker.top import Top
 from moq.errors import ConfigError
 from moq.reasons import Reason, describe
 from moq.server.drain import drain
 from moq.server.http import HTTPListener
+from moq.server.inspection import ServerInspector
 from moq.server.lag import LoopLag
 from moq.server.links import LinkTally
 from moq.server.listeners import open_listeners
@@ -117,6 +119,7 @@ class Server:
         publish_capabilities(self.broker, now)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
+        Top(self.broker, __version__, ServerInspector(self), now)
         async for name, listener in open_listeners(self._config, self._accept, self._refusal):
             self._listeners[name] = listener
         if restored is not None:

@@ -108,6 +108,11 @@ class QUICLink:
         """Bytes on all lanes that have not been in a packet yet."""
         return self.queued + sum(map(self._engine.unsent, self._handed))
 
+    @property
+    def outgoing_streams(self) -> int:
+        """Streams that are open in our direction, the control stream among them."""
+        return len(self._streams)
+
     def engine_unsent(self, stream_id: int) -> int:
         """What the engine holds of a stream and has not sent."""
         return self._engine.unsent(stream_id) if stream_id in self._handed else 0

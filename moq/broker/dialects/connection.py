@@ -90,12 +90,24 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._rate = TokenBucket(rate, now) if rate else None
         self._is_counted_out = False
         self._last_received = now
+        self.connected_at = now
+        self.lane_id = CONTROL
+        """The incoming lane whose data came last."""
         self._timer: Timer = broker.timers.at(now + self._limits.connect_timeout_s, self._on_connect_timeout)
 
     # --- what a dialect adds --------------------------------------------------------------------------
 
     def send_message(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """See `Peer`. Dialects put the method of their outlets here: one that passes it on costs 0.1 of a delivery."""
+        raise NotImplementedError
+
+    @property
+    def dialect(self) -> str:
+        """What its client speaks: `mmqp`, `mqtt3` or `mqtt5`; for people and metrics."""
+        raise NotImplementedError
+
+    def lane_of(self, topic: str, target: Target | None) -> Lane | None:
+        """The lane that messages of a topic go out on for a subscription, if it is open."""
         raise NotImplementedError
 
     def _new_reader(self) -> Frames[ItemT, StreamedT]:
@@ -144,6 +156,7 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         if self.state is State.CLOSED:
             return
         self._environment.now = self._last_received = now
+        self.lane_id = lane_id
         reader = self._readers.get(lane_id)
         if reader is None:
             reader = self._readers[lane_id] = self._new_reader()
@@ -207,9 +220,14 @@ class DialectConnection(Peer, Generic[ItemT, StreamedT]):
         self._leave(with_will=True, now=now)
 
     @property
-    def dialect(self) -> str:
-        """What its client speaks: `mmqp`, `mqtt3` or `mqtt5`; for people and metrics."""
-        return "mmqp"
+    def link(self) -> Link:
+        """What it runs over."""
+        return self._link
+
+    @property
+    def incoming_lanes(self) -> int:
+        """Lanes on which the client has sent something and which it has not ended."""
+        return len(self._readers)
 
     @property
     def user(self) -> str | None:

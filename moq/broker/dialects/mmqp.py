@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from moq.broker.confirmations import Outcome
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
+    from moq.broker.message import Target
     from moq.broker.session import Session
     from moq.broker.types import Described
     from moq.wire import Item, TopicRequest
@@ -103,6 +104,15 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._send(TypeReq(query_id, topic))
 
     # --- packets --------------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str:
+        """See `DialectConnection`."""
+        return "mmqp"
+
+    def lane_of(self, topic: str, target: Target | None) -> Lane | None:
+        """See `DialectConnection`."""
+        return self._outlets.lane_of(topic)
 
     def _new_reader(self) -> FrameReader:
         return FrameReader(self._limits.max_packet_bytes)

@@ -127,6 +127,11 @@ class Outlets:
         self._bytes_out[0] += run.size
         return 0
 
+    def lane_of(self, topic: str) -> Lane | None:
+        """The lane of a topic, if it is open."""
+        outlet = self._outlets.get(topic)
+        return None if outlet is None else outlet.lane
+
     def forget_lane(self, lane: Lane) -> None:
         """A lane has closed: the next message of its topics opens another."""
         self._outlets = {topic: outlet for topic, outlet in self._outlets.items() if outlet.lane is not lane}

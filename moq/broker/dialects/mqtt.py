@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from moq.broker.confirmations import Outcome, Wanted
     from moq.broker.core import Broker
     from moq.broker.link import Lane, Link
-    from moq.broker.message import Subscription
+    from moq.broker.message import Subscription, Target
     from moq.broker.session import Session
 
 DIALECTS: Final = {mqtt.VERSION_3_1_1: "mqtt3", mqtt.VERSION_5: "mqtt5"}
@@ -57,11 +57,6 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         self._outlets = outlets(link, broker.environment)
         self.send_message = self._outlets.send  # type: ignore[method-assign]
         self._replies = Replies(link)
-
-    @property
-    def dialect(self) -> str:
-        """See `DialectConnection`."""
-        return DIALECTS.get(self._version, "mqtt")
 
     # --- Peer: what the core asks for -----------------------------------------------------------------
 
@@ -106,6 +101,15 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
         """See `Peer`. MQTT has no words for it: the question ends at its deadline."""
 
     # --- packets --------------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str:
+        """See `DialectConnection`."""
+        return DIALECTS.get(self._version, "mqtt")
+
+    def lane_of(self, topic: str, target: Target | None) -> Lane | None:
+        """See `DialectConnection`."""
+        return self._outlets.lane_of(target)
 
     def _new_reader(self) -> mqtt.MQTTFrameReader:
         return mqtt.MQTTFrameReader(self._limits.max_packet_bytes, version=self._version)

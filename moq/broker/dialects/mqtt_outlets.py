@@ -72,7 +72,7 @@ class MQTTOutlets:
 
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """Encode a message onto the lane of its subscription."""
-        lane = self._link.control if not self.lanes else self._lane(target)
+        lane = self._link.control if not self.lanes else self.lane_of(target)
         if lane.congested:
             return CONGESTED
         if message.kind:
@@ -126,7 +126,8 @@ class MQTTOutlets:
         self._figures.dropped_undeliverable += 1
         return UNDELIVERABLE
 
-    def _lane(self, target: Target | None) -> Lane:
+    def lane_of(self, target: Target | None) -> Lane:
+        """The lane on which messages for a subscription go out."""
         if target is None:
             return self._link.control
         subscription = target.subscription
