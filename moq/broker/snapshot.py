@@ -107,7 +107,7 @@ class Snapshots:
         if len(self._metering) > connections.offered:
             self._metering.prune()
         topics: Busiest[_Topic] = Busiest(self._most)
-        for number, name in enumerate(published.keys() | delivered.keys(), 1):
+        for number, name in enumerate({**published, **delivered}, 1):
             topic = _Topic(name, published.get(name, _NONE), delivered.get(name, _NONE))
             topics.offer(_weight(topic.published) + _weight(topic.delivered), topic)
             if not number % (SLICE * 4):

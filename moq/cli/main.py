@@ -22,6 +22,7 @@ COMMANDS = {
     "request": "moq.cli.request",
     "reply": "moq.cli.reply",
     "types": "moq.cli.types",
+    "top": "moq.cli.top",
     "certs": "moq.cli.certs",
     "users": "moq.cli.users",
     "acl": "moq.cli.acl",
