@@ -111,15 +111,11 @@ class Meter:
         self.received = self.sent = _NOTHING
         return counted
 
-    def note_received(self, topic: str, messages: int, size: int, lane_id: int) -> None:
-        """Its client sent messages of a topic."""
-        flow = self.received.get(topic)
-        if flow is None:
-            if self.received is _NOTHING:
-                self.received = {}
-            flow = open_flow(self.received, topic, Flow(lane_id))
-        flow.messages += messages
-        flow.size += size
+    def open_received(self, topic: str, lane_id: int) -> Flow:
+        """Where to count the messages of a topic that its client sends, on this lane."""
+        if self.received is _NOTHING:
+            self.received = {}
+        return open_flow(self.received, topic, Flow(lane_id))
 
     def _open_sent(self, topic: str, target: Target | None) -> Flow:
         if self.sent is _NOTHING:
@@ -200,29 +196,29 @@ class Metering:
 
     def publish(self, session: Session, message: Message, packet_id: int, now: float) -> None:
         """See `Broker`."""
-        self._count(session, message)
+        self._count(session, message.topic, 1, len(message.payload))
         self._publish(session, message, packet_id, now)
 
     def publish_confirmed(
         self, session: Session, message: Message, packet_id: int, wanted: Wanted, now: float, *, dup: bool
     ) -> None:
         """See `Broker`."""
-        self._count(session, message)
+        self._count(session, message.topic, 1, len(message.payload))
         self._publish_confirmed(session, message, packet_id, wanted, now, dup=dup)
 
     def publish_run(self, run: Run, now: float) -> None:
         """See `Broker`."""
-        self._note(self._broker.sessions.get(run.publisher), run.topic, len(run.payloads), run.size)
+        self._count(self._broker.sessions.get(run.publisher), run.topic, len(run.payloads), run.size)
         self._publish_run(run, now)
 
     def request(self, session: Session, message: Message, packet_id: int, timeout_s: float, now: float) -> None:
         """See `Broker`."""
-        self._count(session, message)
+        self._count(session, message.topic, 1, len(message.payload))
         self._request(session, message, packet_id, timeout_s, now)
 
     def respond(self, session: Session, message: Message, packet_id: int, request_id: int, now: float) -> None:
         """See `Broker`."""
-        self._count(session, message)
+        self._count(session, message.topic, 1, len(message.payload))
         self._respond(session, message, packet_id, request_id, now)
 
     def start(self, session: Session, peer: Peer, now: float, window: int | None = None) -> None:
@@ -230,17 +226,20 @@ class Metering:
         self._meters[session.client_id] = Meter(peer)
         self._start(session, peer, now, window)
 
-    def _count(self, session: Session, message: Message) -> None:
-        self._note(session, message.topic, 1, len(message.payload))
-
-    def _note(self, session: Session | None, topic: str, messages: int, size: int) -> None:
+    def _count(self, session: Session | None, topic: str, messages: int, size: int) -> None:
         flow = self._topics.get(topic) or open_flow(self._topics, topic, Flow(), MAX_TOPICS)
         flow.messages += messages
         flow.size += size
-        if session is not None and (meter := self._meters.get(session.client_id)) is not None:
-            peer = session.peer
-            lane_id = peer.lane_id if isinstance(peer, DialectConnection) else CONTROL
-            meter.note_received(topic, messages, size, lane_id)
+        if session is None or (meter := self._meters.get(session.client_id)) is None:
+            return
+        own = meter.received.get(topic) or meter.open_received(topic, _incoming_lane(session))
+        own.messages += messages
+        own.size += size
+
+
+def _incoming_lane(session: Session) -> int:
+    peer = session.peer
+    return peer.lane_id if isinstance(peer, DialectConnection) else CONTROL
 
 
 def open_flow(flows: dict[str, Flow], topic: str, flow: Flow, most: int = MAX_FLOWS) -> Flow:

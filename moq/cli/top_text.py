@@ -11,10 +11,8 @@ from typing import Final
 
 ELLIPSIS: Final = "…"
 
-_UNSAFE: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Categories of characters that are shown by their number: controls, formats, separators and those that are none."""
-
 _COMBINING: Final = frozenset({"Mn", "Me"})
+"""Categories of characters that stand on the one before."""
 
 
 def clean(text: str) -> str:
@@ -24,12 +22,9 @@ def clean(text: str) -> str:
     shown: list[str] = []
     was_mark = True  # one that begins a text has nothing to stand on
     for char in text:
-        category = unicodedata.category(char)
-        is_mark = category in _COMBINING
-        if category in _UNSAFE or (is_mark and was_mark):
-            shown.append(_written_out(char))
-        else:
-            shown.append(char)
+        is_mark = unicodedata.category(char) in _COMBINING
+        is_shown = char.isprintable() and not (is_mark and was_mark)
+        shown.append(char if is_shown else _written_out(char))
         was_mark = is_mark
     return "".join(shown)
 
