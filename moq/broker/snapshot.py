@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from moq.broker.dialects.connection import DialectConnection
-from moq.broker.metering import MAX_TOPICS, OTHERS, SLICE, Flow, open_flow
+from moq.broker.metering import MAX_TOPICS, OTHERS, PAUSE_S, SLICE, Flow, open_flow
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -30,6 +30,9 @@ VERSION: Final = 1
 
 MAX_NAME: Final = 200
 """Characters of a name that are told: a topic may have 65,535 bytes, and a snapshot has many."""
+
+AT_ONCE: Final = 0.0
+"""The next turn of the event loop."""
 
 ItemT = TypeVar("ItemT")
 Entry = dict[str, object]
@@ -88,8 +91,8 @@ class Snapshots:
         self._interval_s = 0.0
         self._totals = self._read_totals(inspector.process())
 
-    def take(self, figures: Entry, now: float) -> Generator[None, None, Entry]:
-        """One snapshot, with these figures among those of the broker; yields when others should have a turn."""
+    def take(self, figures: Entry, now: float) -> Generator[float, None, Entry]:
+        """One snapshot, with these figures among those of the broker; yields how long others should have a turn."""
         self._interval_s, self._taken_at = max(now - self._taken_at, 1e-3), now
         broker_figures = figures | self._broker_figures()
         published = self._metering.take_topics()
@@ -98,12 +101,13 @@ class Snapshots:
         streams: Busiest[_Stream] = Busiest(self._most)
         queued = inflight = work = 0
         for session in list(self._broker.sessions):
-            queued += session.outbound.waiting
-            inflight += session.outbound.inflight
-            work += 1 + self._visit(session, connections, streams, delivered)
+            waiting, unanswered = session.outbound.waiting, session.outbound.inflight
+            queued += waiting
+            inflight += unanswered
+            work += 1 + self._visit(session, waiting + unanswered, connections, streams, delivered)
             if work >= SLICE:
                 work = 0
-                yield
+                yield PAUSE_S
         if len(self._metering) > connections.offered:
             self._metering.prune()
         topics: Busiest[_Topic] = Busiest(self._most)
@@ -111,7 +115,7 @@ class Snapshots:
             topic = _Topic(name, published.get(name, _NONE), delivered.get(name, _NONE))
             topics.offer(_weight(topic.published) + _weight(topic.delivered), topic)
             if not number % (SLICE * 4):
-                yield
+                yield PAUSE_S
         broker_figures |= {"queued": queued, "inflight": inflight, "connected": connections.offered}
         broker_figures |= {"active_streams": streams.offered, "active_topics": topics.offered}
         snapshot: Entry = {
@@ -120,24 +124,30 @@ class Snapshots:
             "interval_s": round(self._interval_s, 6),
             "broker": broker_figures,
         }
-        yield
+        yield AT_ONCE
         snapshot["connections"] = [entry for each in connections if (entry := self._connection(each, now))]
-        yield
+        yield AT_ONCE
         snapshot["streams"] = [entry for each in streams if (entry := self._stream(each))]
-        yield
+        yield AT_ONCE
         snapshot["topics"] = [self._topic(each) for each in topics]
-        yield
+        yield AT_ONCE
         return snapshot
 
     def _visit(
-        self, session: Session, connections: Busiest[_Connection], streams: Busiest[_Stream], delivered: dict[str, Flow]
+        self,
+        session: Session,
+        held: int,
+        connections: Busiest[_Connection],
+        streams: Busiest[_Stream],
+        delivered: dict[str, Flow],
     ) -> int:
         """Take what one session's connection has counted; says how much there was."""
         meter, peer = self._metering.meter(session), session.peer
         if meter is None or not isinstance(peer, DialectConnection):
             return 0
         received, sent = meter.take()
-        all_received, all_sent = Flow(), Flow()
+        all_received = Flow() if received else _NONE
+        all_sent = Flow() if sent else _NONE
         for topic, flow in received.items():
             _add(all_received, flow)
             streams.offer(_weight(flow), _Stream(session, topic, True, flow))
@@ -145,11 +155,8 @@ class Snapshots:
             _add(all_sent, flow)
             _add(delivered.get(topic) or open_flow(delivered, topic, Flow(), MAX_TOPICS), flow)
             streams.offer(_weight(flow), _Stream(session, topic, False, flow))
-        outbound = session.outbound
-        held = outbound.waiting + outbound.inflight + peer.link.unsent / 1024
-        connections.offer(
-            _weight(all_received) + _weight(all_sent) + held, _Connection(session, all_received, all_sent)
-        )
+        weight = _weight(all_received) + _weight(all_sent) + held + peer.link.unsent / 1024
+        connections.offer(weight, _Connection(session, all_received, all_sent))
         return len(received) + len(sent)
 
     # --- figures of the whole broker ------------------------------------------------------------------

@@ -101,11 +101,11 @@ class Top:
         return now
 
 
-def _spread(work: Generator[None, None, ResultT], now: float) -> Generator[float, float, tuple[ResultT, float]]:
-    """Do a piece of work in as many turns as it wants."""
+def _spread(work: Generator[float, None, ResultT], now: float) -> Generator[float, float, tuple[ResultT, float]]:
+    """Do a piece of work in as many turns as it wants, with the pauses it wants."""
     while True:
         try:
-            next(work)
+            pause_s = next(work)
         except StopIteration as end:
             return end.value, now
-        now = yield now
+        now = yield now + pause_s

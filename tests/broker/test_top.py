@@ -400,9 +400,12 @@ def test_much_work_is_done_in_many_turns(desk: Desk, monkeypatch: pytest.MonkeyP
     for number in range(20):
         desk.connect(f"client-{number}")
     watcher = watch(desk)
-    desk.now += INTERVAL_S
+    desk.advance(INTERVAL_S)
     turns = 0
     while not (payloads := watcher.payloads()):
+        when = desk.broker.next_timeout()
+        assert when is not None
+        desk.now = max(desk.now, when)
         desk.broker.handle_timeout(desk.now)
         turns += 1
     assert len(json.loads(payloads[0])["connections"]) == 21

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import json
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import websockets.asyncio.client
+from websockets.typing import Subprotocol
 
 import moq
 from moq.errors import RequestRefused
@@ -118,6 +122,37 @@ async def test_counts_agree_for_plain_mqtt(server: Server, data_dir: Path) -> No
     assert total(found, "topics", "room/temp", "messages_out_per_s", "topic") == COUNT
     (receiver,) = [entry for entry in found[-1]["connections"] if entry["client_id"] == "subscriber"]
     assert (receiver["dialect"], receiver["user"]) == ("mqtt 5", None)
+
+
+async def test_a_websocket_tells_the_round_trip_of_its_connection(server: Server) -> None:
+    url = f"ws://127.0.0.1:{server.ports['ws']}/mqtt"
+    async with websockets.asyncio.client.connect(url, subprotocols=[Subprotocol("mqtt")]) as socket:
+        client = MQTTClient.over_websocket(socket)
+        await client.connect("page")
+        await client.subscribe(TOPIC)
+        (page,) = json.loads(await client.payload())["connections"]
+    assert (page["transport"], page["lost"]) == ("ws", 0)
+    assert page["rtt_s"] > 0
+
+
+async def test_a_connection_that_was_counted_goes_without_the_garbage_collector(server: Server, data_dir: Path) -> None:
+    url = f"tcp://localhost:{server.ports['tcp']}"
+    async with moq.connect(url, data_dir=data_dir) as watcher:
+        top = await watcher.subscribe(TOPIC).ready()
+        await until(lambda: is_counting(server))
+        gc.collect()
+        gc.disable()
+        try:
+            async with moq.connect(url, "visitor", data_dir=data_dir):
+                session = server.broker.sessions.get("visitor")
+                assert session is not None
+                connection = weakref.ref(session.peer)
+            del session
+            await until(lambda: server.broker.sessions.get("visitor") is None)
+            await anext(top)
+            assert connection() is None
+        finally:
+            gc.enable()
 
 
 async def test_mqtt_clients_can_watch_and_the_last_one_to_go_ends_the_counting(server: Server) -> None:
