@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import json
 import shutil
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from moq.cli import connection, top_screen
+from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.cli.payload import write_line
 from moq.cli.top_keys import press
-from moq.cli.top_screen import to_text
+from moq.cli.top_plain import to_text, wants_colour
 from moq.cli.top_text import duration
 from moq.cli.top_view import History, View, page, plain, render, row_count
 from moq.errors import RemoteProtocolError
@@ -74,15 +75,27 @@ async def _top(args: argparse.Namespace) -> int:
     async with connection.connect(args, reconnect=True) as client:
         period = args.interval if args.interval > INTERVAL_S else None
         subscription = await client.subscribe(TOPIC, period=period, queue=1).ready()
-        if args.json or args.once or not top_screen.can_show():
+        make_screen = None if args.json or args.once else _screen()
+        if make_screen is None:
             await _print(args, subscription)
         else:
-            await Live(args, client).show(subscription)
+            await Live(args, client).show(subscription, make_screen)
     return Exit.OK
 
 
+def _screen() -> type[Screen] | None:
+    """The full screen, if there is a terminal for it and this Python was built with curses."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        from moq.cli import top_screen
+    except ImportError:
+        return None
+    return top_screen.Screen if top_screen.can_show() else None
+
+
 async def _print(args: argparse.Namespace, subscription: Subscription) -> None:
-    is_coloured = top_screen.wants_colour()
+    is_coloured = wants_colour()
     width = shutil.get_terminal_size((120, 24)).columns
     left = args.count
     separator: list[str] = []
@@ -115,9 +128,9 @@ class Live:
         self._view = View()
         self._changed = asyncio.Event()
 
-    async def show(self, subscription: Subscription) -> None:
+    async def show(self, subscription: Subscription, make_screen: type[Screen]) -> None:
         """Paint until somebody quits or there is nothing more to paint."""
-        with top_screen.Screen(self._press, self._changed.set) as self._screen:
+        with make_screen(self._press, self._changed.set) as self._screen:
             reading = asyncio.create_task(self._read(subscription))
             reading.add_done_callback(lambda _: self._changed.set())
             try:
@@ -134,9 +147,9 @@ class Live:
         async for message in subscription:
             self._seen_at = self._clock()
             snapshot = read(message.payload)
-            self._history.add(snapshot)
             if not self._view.is_paused:
                 self._snapshot = snapshot
+                self._history.add(snapshot)
                 self._changed.set()
             if self._left is not None:
                 self._left -= 1

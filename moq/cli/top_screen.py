@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final, Self
 
 from moq.cli import top_keys
+from moq.cli.top_plain import wants_colour
 from moq.cli.top_view import ALERT, BOLD, CHOSEN, DIM, GOOD, PLAIN, TITLE
 
 if TYPE_CHECKING:
@@ -42,38 +43,14 @@ KEYS: Final = {
 ESCAPE_MS: Final = 50
 """How long a lone Esc is held for the rest of what may be the key of an arrow."""
 
-ANSI: Final = {
-    PLAIN: "",
-    BOLD: "\x1b[1m",
-    DIM: "\x1b[2m",
-    TITLE: "\x1b[1m",
-    ALERT: "\x1b[1;31m",
-    GOOD: "\x1b[32m",
-    CHOSEN: "\x1b[7m",
-}
-
 
 def can_show() -> bool:
-    """True if there is a terminal that can be painted on and typed at."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
+    """True if the terminal can be painted on."""
     try:
         curses.setupterm()
     except curses.error:
         return False
     return bool(curses.tigetstr("cup"))
-
-
-def wants_colour() -> bool:
-    """True on a terminal, unless somebody said NO_COLOR."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def to_text(line: Line, *, is_coloured: bool) -> str:
-    """A line for a terminal that is not painted on, or for a file."""
-    if not is_coloured:
-        return "".join(text for text, _ in line).rstrip()
-    return "".join(f"{ANSI[style]}{text}\x1b[0m" if ANSI[style] else text for text, style in line)
 
 
 class Screen:

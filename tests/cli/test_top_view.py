@@ -13,7 +13,8 @@ from moq.broker.top import INTERVAL_S as BROKER_INTERVAL_S
 from moq.broker.top import TOPIC as BROKER_TOPIC
 from moq.cli import top, top_keys
 from moq.cli.top_keys import press
-from moq.cli.top_screen import ANSI, KEYS, to_text
+from moq.cli.top_plain import ANSI, to_text
+from moq.cli.top_screen import KEYS
 from moq.cli.top_tables import TABLES, TABS
 from moq.cli.top_text import clean, duration, fit, milliseconds, quantity, size, sparkline, text_width
 from moq.cli.top_view import ALERT, STYLES, History, View, page, plain, render, row_count
