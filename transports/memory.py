@@ -50,6 +50,11 @@ class MemoryLane:
         self._end: Callable[[LinkHandler], None] | None = None
 
     @property
+    def stream_id(self) -> int:
+        """Where every topic has a lane, as a stream."""
+        return self.id
+
+    @property
     def unsent(self) -> int:
         """Bytes not handed over yet."""
         return len(self._data)
@@ -136,6 +141,11 @@ class MemoryLink:
         """Also those that have ended, so that none is opened twice."""
         self._lane_ids = lane_ids
         self._paused: set[int] = set()
+
+    @property
+    def outgoing_streams(self) -> int:
+        """Lanes, the control lane among them."""
+        return 1 + len(self._lanes)
 
     @property
     def has_lanes(self) -> bool:

@@ -108,6 +108,8 @@ _GONE: Final = _Gone()
 class TCPLane:
     """The one outgoing byte stream of a link."""
 
+    stream_id: Final = CONTROL
+
     __slots__ = (
         "_flusher",
         "_high_water",
@@ -242,6 +244,7 @@ class TCPLink(asyncio.BufferedProtocol):
     """
 
     has_lanes: Final = False
+    outgoing_streams: Final = 1
     control: Lane
 
     def __init__(

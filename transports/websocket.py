@@ -77,6 +77,7 @@ class WebSocketOptions(TransportOptions):
 class WebSocketLane:
     """The one outgoing byte stream, in binary frames."""
 
+    stream_id: Final = CONTROL
     __slots__ = ("_protocol", "_stream")
 
     def __init__(self, stream: Lane, protocol: Protocol) -> None:
@@ -126,6 +127,7 @@ class WebSocketLink:
     """One WebSocket, whose handshake a subclass makes."""
 
     has_lanes: Final = False
+    outgoing_streams: Final = 1
     control: Lane
 
     def __init__(self, stream: Link, protocol: Protocol) -> None:

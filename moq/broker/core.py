@@ -282,8 +282,7 @@ class Broker:
 
     def tell_time(self, session: Session, request: Message, packet_id: int) -> None:
         """A client compares its clock with the broker's: the answer leaves in this turn, at QoS 0."""
-        self.figures.messages_received += 1
-        self.figures.bytes_received += len(request.payload)
+        self._count(session, request)
         clock, peer = self.environment.wall_clock, session.peer
         assert clock is not None
         assert peer is not None

@@ -43,6 +43,10 @@ class Lane(Protocol):
     """One ordered flow of bytes to the peer."""
 
     @property
+    def stream_id(self) -> int:
+        """The number of its QUIC stream; 0 where there is but one stream. For people, metrics and traces."""
+
+    @property
     def congested(self) -> bool:
         """True from the moment the outbox passes the high-water mark until it has drained below the low one."""
 
@@ -82,6 +86,10 @@ class Link(Protocol):
     @property
     def unsent(self) -> int:
         """Bytes on all lanes that the network has not taken yet."""
+
+    @property
+    def outgoing_streams(self) -> int:
+        """Streams that are open in our direction, the control lane's among them."""
 
     @property
     def has_lanes(self) -> bool:

@@ -10,7 +10,7 @@ Rates are counts of one interval divided by its length, so that a rate times `in
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
@@ -19,10 +19,9 @@ from moq.broker.dialects.connection import DialectConnection
 from moq.broker.metering import MAX_TOPICS, OTHERS, PAUSE_S, SLICE, Flow, open_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from moq.broker.core import Broker
-    from moq.broker.inspection import Inspector, ProcessState
     from moq.broker.metering import Metering
     from moq.broker.session import Session
 
@@ -60,6 +59,18 @@ class Busiest(Generic[ItemT]):
         return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
 
 
+@dataclass(slots=True)
+class ProcessState:
+    """The process at one moment, which the core cannot know: asked of whoever does."""
+
+    links: int
+    """Connections that are open, those included that have not said who they are."""
+    cpu_s: float
+    """Processor time since it started."""
+    rss_bytes: int
+    """Its memory."""
+
+
 class _Connection(NamedTuple):
     session: Session
     received: Flow
@@ -82,14 +93,14 @@ class _Topic(NamedTuple):
 class Snapshots:
     """Takes the snapshots of one broker, each from where the last one ended."""
 
-    def __init__(self, broker: Broker, metering: Metering, inspector: Inspector, now: float) -> None:
+    def __init__(self, broker: Broker, metering: Metering, process: Callable[[], ProcessState], now: float) -> None:
         self._broker = broker
         self._metering = metering
-        self._inspector = inspector
+        self._process = process
         self._most = broker.limits.max_top_entries
         self._taken_at = now
         self._interval_s = 0.0
-        self._totals = self._read_totals(inspector.process())
+        self._totals = self._read_totals(process())
 
     def take(self, figures: Entry, now: float) -> Generator[float, None, Entry]:
         """One snapshot, with these figures among those of the broker; yields how long others should have a turn."""
@@ -164,12 +175,12 @@ class Snapshots:
     def _read_totals(self, process: ProcessState) -> dict[str, float]:
         figures = self._broker.figures
         names = ["messages_received", "bytes_received", "messages_sent", "bytes_sent"]
-        names += [field.name for field in fields(figures) if field.name.startswith("dropped_")]
+        names += [name for name in figures.counters() if name.startswith("dropped_")]
         return {name: getattr(figures, name) for name in names} | {"cpu_s": process.cpu_s}
 
     def _broker_figures(self) -> Entry:
         broker = self._broker
-        environment, process = broker.environment, self._inspector.process()
+        environment, process = broker.environment, self._process()
         before, self._totals = self._totals, self._read_totals(process)
         rates = {name: self._rate(total - before[name]) for name, total in self._totals.items()}
         drops = [name.removeprefix("dropped_") for name in rates if name.startswith("dropped_")]
@@ -201,7 +212,7 @@ class Snapshots:
         if not isinstance(peer, DialectConnection):
             return None  # it has left meanwhile
         link = peer.link
-        state = self._inspector.link(link)
+        state = link.state()
         return {
             "client_id": _shortened(session.client_id),
             "user": None if session.user is None else _shortened(session.user),
@@ -215,11 +226,11 @@ class Snapshots:
             "inflight": session.outbound.inflight,
             "unsent_bytes": link.unsent,
             "streams_in": peer.incoming_lanes,
-            "streams_out": state.streams_out,
-            "rtt_s": None if state.rtt_s is None else round(state.rtt_s, 6),
-            "congestion_window_bytes": state.congestion_window_bytes,
-            "bytes_in_flight": state.bytes_in_flight,
-            "lost": state.lost,
+            "streams_out": link.outgoing_streams,
+            "rtt_s": None if state is None else round(state.round_trip_s, 6),
+            "congestion_window_bytes": None if state is None else state.congestion_window_bytes,
+            "bytes_in_flight": None if state is None else state.bytes_in_flight,
+            "lost": None if state is None else state.losses,
         }
 
     def _stream(self, found: _Stream) -> Entry | None:
@@ -229,7 +240,7 @@ class Snapshots:
         lane = None if found.is_incoming else peer.lane_of(found.topic, flow.target)
         stream_id: int | None = flow.lane_id
         if not found.is_incoming:
-            stream_id = None if lane is None else self._inspector.stream_id(lane)
+            stream_id = None if lane is None else lane.stream_id
         return {
             "client_id": _shortened(session.client_id),
             "direction": "in" if found.is_incoming else "out",

@@ -19,11 +19,11 @@ from moq.broker.metering import Metering
 from moq.broker.snapshot import Snapshots, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from moq.broker.core import Broker
-    from moq.broker.inspection import Inspector
     from moq.broker.message import Subscription
+    from moq.broker.snapshot import ProcessState
 
 TOPIC: Final = "$SYS/top"
 
@@ -35,9 +35,9 @@ ResultT = TypeVar("ResultT")
 class Top:
     """Publishes the snapshots of one broker."""
 
-    def __init__(self, broker: Broker, version: str, inspector: Inspector, now: float) -> None:
+    def __init__(self, broker: Broker, version: str, process: Callable[[], ProcessState], now: float) -> None:
         self._broker = broker
-        self._inspector = inspector
+        self._process = process
         self._version = version
         self._started_at = now
         self._life: Generator[float, float, None] | None = None
@@ -85,7 +85,7 @@ class Top:
         """Count and publish until nobody watches."""
         metering = Metering(self._broker)
         _, now = yield from _spread(metering.open(), now)
-        snapshots = Snapshots(self._broker, metering, self._inspector, now)
+        snapshots = Snapshots(self._broker, metering, self._process, now)
         due = now + INTERVAL_S
         while self._is_watched:
             now = yield due

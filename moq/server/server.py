@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from moq.broker.admission import Admission, host_of
@@ -22,12 +23,12 @@ from moq.errors import ConfigError
 from moq.reasons import Reason, describe
 from moq.server.drain import drain
 from moq.server.http import HTTPListener
-from moq.server.inspection import ServerInspector
 from moq.server.lag import LoopLag
 from moq.server.links import LinkTally
 from moq.server.listeners import open_listeners
 from moq.server.phase import Phase
 from moq.server.pressure import Watch
+from moq.server.process import process_state
 from moq.server.processing import make_functions
 from moq.server.refused import Doorkeeper
 from moq.server.reload import Reloader, make_access, make_authenticator
@@ -119,7 +120,7 @@ class Server:
         publish_capabilities(self.broker, now)
         if self._config.sys_interval_s > 0:
             SystemTopics(self.broker, __version__, self._config.sys_interval_s, now)
-        Top(self.broker, __version__, ServerInspector(self), now)
+        Top(self.broker, __version__, partial(process_state, self), now)
         async for name, listener in open_listeners(self._config, self._accept, self._refusal):
             self._listeners[name] = listener
         if restored is not None:

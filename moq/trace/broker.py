@@ -60,7 +60,7 @@ class Deliveries:
             self._number,
             self._origin,
             message.topic,
-            getattr(lane, "stream_id", 0),  # a lane without a number is the only one
+            lane.stream_id,
             alias,
             qos,
             message.kind,
@@ -84,7 +84,7 @@ class Deliveries:
             return
         payloads, record = run.payloads, self._writer.message
         came_ns, went_ns = from_loop(run.received_at), now_ns()
-        stream_id, unsent, waiting = getattr(lane, "stream_id", 0), lane.unsent, target.session.outbound.waiting
+        stream_id, unsent, waiting = lane.stream_id, lane.unsent, target.session.outbound.waiting
         for place in places:
             record(
                 BROKER_ROLE,

@@ -100,7 +100,7 @@ class ClientTrace:
             traced.number,
             traced.origin,
             topic,
-            getattr(lane, "stream_id", 0),
+            lane.stream_id,
             alias,
             qos,
             kind,

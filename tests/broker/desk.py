@@ -48,7 +48,7 @@ from tests.broker.stores import CommitStore
 
 if TYPE_CHECKING:
     from moq.broker.access import Access
-    from moq.broker.link import Lane
+    from moq.broker.link import Lane, LinkState
     from moq.wire import Packet, SubscribeExtension, TopicRequest
 
 P = TypeVar("P")
@@ -63,7 +63,8 @@ PERSISTENT = Settings(persistent=True, expiry_s=3600)
 class DeskLane:
     """Collects what the broker writes until the client reads it."""
 
-    def __init__(self, high_water: int | None) -> None:
+    def __init__(self, high_water: int | None, stream_id: int = CONTROL) -> None:
+        self.stream_id = stream_id
         self.congested = False
         self.is_stalled = False
         self.is_closed = False
@@ -108,11 +109,16 @@ class DeskLink:
         self.lanes: dict[int, DeskLane] = {}
         self.paused: set[int] = set()
         self.closed_with: int | None = None
+        self.network: LinkState | None = None
         self._high_water = high_water
 
     @property
     def unsent(self) -> int:
         return sum(lane.unsent for lane in self.all_lanes())
+
+    @property
+    def outgoing_streams(self) -> int:
+        return len(self.all_lanes())
 
     def all_lanes(self) -> list[DeskLane]:
         assert isinstance(self.control, DeskLane)
@@ -123,7 +129,7 @@ class DeskLink:
             return self.control
         lane = self.lanes.get(key)
         if lane is None or lane.is_closed:
-            lane = self.lanes[key] = DeskLane(self._high_water)
+            lane = self.lanes[key] = DeskLane(self._high_water, key)
             lane.priority = priority
         return lane
 
@@ -145,8 +151,8 @@ class DeskLink:
     def abort(self) -> None:
         raise AssertionError("the core never aborts a link")
 
-    def state(self) -> None:
-        return None
+    def state(self) -> LinkState | None:
+        return self.network
 
 
 @dataclass(slots=True)

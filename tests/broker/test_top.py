@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import json
+from itertools import count as counted
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from moq.broker import metering, snapshot
-from moq.broker.inspection import LinkState, ProcessState
+from moq.broker.link import LinkState
+from moq.broker.snapshot import ProcessState
 from moq.broker.top import INTERVAL_S, TOPIC, Top
 from moq.config import Limits
 from moq.wire import PubReq
 from tests.broker.desk import LONG, PERSISTENT, Desk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moq.broker.access import Action, Actor
-    from moq.broker.link import Lane, Link
     from tests.broker.desk import Client
 
 
-class Inspector:
+def process() -> Callable[[], ProcessState]:
     """A process that works a quarter of the time."""
-
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
-
-    def process(self) -> ProcessState:
-        self.cpu_s += 0.25
-        return ProcessState(7, self.cpu_s, 1234)
-
-    def link(self, link: Link) -> LinkState:
-        return LinkState(3, 0.0125, 12_000, 100, 2)
-
-    def stream_id(self, lane: Lane) -> int:
-        return 11
+    seconds = counted(1)
+    return lambda: ProcessState(7, next(seconds) * 0.25, 1234)
 
 
 class Gate:
@@ -49,7 +41,7 @@ class Gate:
 
 def desk_with_top(limits: Limits | None = None, access: Gate | None = None) -> Desk:
     desk = Desk(limits=limits, access=access)
-    Top(desk.broker, "1.2.3", Inspector(), desk.now)
+    Top(desk.broker, "1.2.3", process(), desk.now)
     return desk
 
 
@@ -129,6 +121,7 @@ def test_counts_agree_with_what_was_published_and_delivered(desk: Desk, count: i
     publisher, subscriber = desk.connect("publisher"), desk.connect("subscriber")
     publisher.register("room/temp", alias=5)
     subscriber.subscribe("room/#", qos=1)
+    subscriber.link.network = LinkState(0.0125, 12_000, 100, 0, 0, 2, None)
     watcher = watch(desk)
     for number in range(count):
         publisher.publish(5, b"x" * 10, qos=number % 2, id=number % 2 and number, lane=2)
@@ -144,13 +137,14 @@ def test_counts_agree_with_what_was_published_and_delivered(desk: Desk, count: i
     receiver = named(found["connections"], "client_id", "subscriber")
     assert (receiver["messages_out_per_s"], receiver["bytes_out_per_s"]) == (count, count * 10)
     assert receiver["inflight"] == count // 2
-    assert (receiver["rtt_s"], receiver["lost"], receiver["streams_out"]) == (0.0125, 2, 3)
+    assert (receiver["rtt_s"], receiver["lost"], receiver["streams_out"]) == (0.0125, 2, 2)
     topic = named(found["topics"], "topic", "room/temp")
     assert (topic["messages_in_per_s"], topic["messages_out_per_s"], topic["subscribers"]) == (count, count, 1)
     incoming = named(found["streams"], "client_id", "publisher")
     assert (incoming["stream"], incoming["direction"], incoming["messages_per_s"]) == (2, "in", count)
     outgoing = named(found["streams"], "client_id", "subscriber")
-    assert (outgoing["stream"], outgoing["topic"], outgoing["bytes_per_s"]) == (11, "room/temp", count * 10)
+    (stream_id,) = subscriber.link.lanes
+    assert (outgoing["stream"], outgoing["topic"], outgoing["bytes_per_s"]) == (stream_id, "room/temp", count * 10)
 
 
 def test_a_run_is_counted_as_its_messages_and_a_dropped_one_not_at_all(desk: Desk) -> None:
@@ -285,7 +279,7 @@ def test_a_broker_that_restarts_remembers_who_watches() -> None:
     desk = desk_with_top()
     desk.connect("watcher", settings=PERSISTENT).subscribe(TOPIC)
     desk = desk.restarted()
-    Top(desk.broker, "1.2.3", Inspector(), desk.now)
+    Top(desk.broker, "1.2.3", process(), desk.now)
     back = desk.connect("watcher", settings=PERSISTENT, resume=True)
     desk.advance(3)
     assert back.payloads()

@@ -66,6 +66,7 @@ class TappedLane:
     def __init__(self, lane: Lane, tap: Tap) -> None:
         self._lane = lane
         self._noted = tap.outgoing
+        self.stream_id = lane.stream_id
 
     @property
     def congested(self) -> bool:

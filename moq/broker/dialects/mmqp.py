@@ -227,7 +227,7 @@ class Connection(DialectConnection["Packet | PayloadStarted", PubReq]):
         self._timer = self._broker.timers.at(now + self._keep_alive_s, self._on_keep_alive)
         self._send(ConAck(is_present, Reason.SUCCESS, None if packet.client_id else client_id))
         self._topics = ClientTopics(self._broker, session, self._aliases)
-        self._outlets.begin(client_id)
+        self._outlets.begin(self.dialect, client_id)
         self._broker.sessions.start(session, self, now)
         if packet.topics is not None:
             self._answer_topics(0, packet.topics, now)

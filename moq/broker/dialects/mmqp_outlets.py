@@ -68,7 +68,7 @@ class Outlets:
         self._assigned: dict[str, int] = {}
         self._outlets: dict[str, Outlet] = {}
 
-    def begin(self, client_id: str) -> None:
+    def begin(self, dialect: str, client_id: str) -> None:
         """The client has been let in; messages follow."""
 
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:

@@ -243,7 +243,7 @@ class MQTTConnection(DialectConnection["mqtt.Packet | mqtt.PayloadStarted", mqtt
             login.tell(properties)
         self._replies.send(mqtt.ConnAck(is_present, Reason.SUCCESS, properties))
         self._outlets.alias_maximum = terms.alias_maximum
-        self._outlets.begin(terms.client_id)
+        self._outlets.begin(self.dialect, terms.client_id)
         sessions.start(session, self, now, terms.window)
 
     def _refuse(self, error: RequestRefused) -> None:

@@ -67,7 +67,7 @@ class MQTTOutlets:
         self._outlets: dict[str, Outlet] = {}
         self._aliases: dict[str, int] = {}
 
-    def begin(self, client_id: str) -> None:
+    def begin(self, dialect: str, client_id: str) -> None:
         """The client has been let in; messages follow."""
 
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:

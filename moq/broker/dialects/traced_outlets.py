@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 from moq.broker.dialects.mmqp_outlets import Outlets
 from moq.broker.dialects.mqtt_outlets import MQTTOutlets
 from moq.broker.peer import SENT
-from moq.wire import mqtt
 
 if TYPE_CHECKING:
     from moq.broker.message import Message, Run, Target
     from moq.broker.tracer import ConnectionTracer
-
-MMQP = "mmqp"
-MQTT = {mqtt.VERSION_3_1_1: "mqtt3", mqtt.VERSION_5: "mqtt5"}
 
 
 class TracedOutlets(Outlets):
@@ -25,11 +21,11 @@ class TracedOutlets(Outlets):
 
     _trace: ConnectionTracer
 
-    def begin(self, client_id: str) -> None:
+    def begin(self, dialect: str, client_id: str) -> None:
         """See `Outlets`."""
         tracer = self._environment.tracer
         assert tracer is not None
-        self._trace = tracer.opened(self._link, MMQP, client_id)
+        self._trace = tracer.opened(self._link, dialect, client_id)
 
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """See `Outlets`."""
@@ -56,16 +52,16 @@ class TracedMQTTOutlets(MQTTOutlets):
 
     _trace: ConnectionTracer
 
-    def begin(self, client_id: str) -> None:
+    def begin(self, dialect: str, client_id: str) -> None:
         """See `MQTTOutlets`."""
         tracer = self._environment.tracer
         assert tracer is not None
-        self._trace = tracer.opened(self._link, MQTT[self.version], client_id)
+        self._trace = tracer.opened(self._link, dialect, client_id)
 
     def send(self, message: Message, target: Target | None, qos: int, packet_id: int, dup: bool) -> int:
         """See `MQTTOutlets`."""
         outcome = super().send(message, target, qos, packet_id, dup)
         if outcome == SENT:
-            lane = self._link.control if not self.lanes else self._lane(target)
+            lane = self._link.control if not self.lanes else self.lane_of(target)
             self._trace.delivered(message, target, qos, dup, lane, self._aliases.get(message.topic, 0))
         return outcome
