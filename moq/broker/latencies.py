@@ -40,12 +40,13 @@ class Latencies:
         self.subscriber_acknowledgement = [Histogram() for _ in range(QOS_LEVELS)]
         """By QoS, from a message sent to its receipt told by the subscriber."""
         self.deferred = 0
-        """Messages sent that did not arrive in the event that sent them."""
+        """Messages sent that did not arrive in the event that sent them, since whoever feeds the core set it to 0."""
 
     def on_read(self, sent: int, took_s: float) -> None:
-        """An event is over in which so many messages that had just arrived were sent."""
-        if sent > 0:
-            self.direct.add(took_s, sent)
+        """An event is over in which so many messages were sent: all that were not deferred had just arrived."""
+        direct = sent - self.deferred
+        if direct > 0:
+            self.direct.add(took_s, direct)
 
     def on_queued(self, message: Message, now: float) -> None:
         """A message was sent that had waited; one that comes from the store does not know since when."""

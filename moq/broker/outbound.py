@@ -212,7 +212,7 @@ class Outbound:
             return False
         if delivery is not None and not delivery.released:
             delivery.released = True
-            self._note_answered(delivery, now)
+            self._environment.latencies.subscriber_acknowledgement[delivery.qos].add(now - delivery.sent_at)
             self._mark(delivery)
             self._answer(delivery, reply, now)
         # An unknown identifier is released too, so that a subscriber that remembers more than we do gets rid of it.
@@ -228,7 +228,7 @@ class Outbound:
             if not delivery.released:
                 return False
         else:
-            self._note_answered(delivery, now)
+            self._environment.latencies.subscriber_acknowledgement[1].add(now - delivery.sent_at)
             self._answer(delivery, reply, now)
         self._finish(delivery, now)
         return True
@@ -357,11 +357,6 @@ class Outbound:
         if message.properties.timestamp_ns is not None and not message.retain:
             environment = self._environment
             environment.latencies.on_stamped(message.properties.timestamp_ns, environment.now + environment.epoch)
-
-    def _note_answered(self, delivery: Delivery, now: float) -> None:
-        """The subscriber has the message; what it got from an earlier broker was sent nobody knows when."""
-        if delivery.sent_at:
-            self._environment.latencies.subscriber_acknowledgement[delivery.qos].add(now - delivery.sent_at)
 
     def _start(self, delivery: Delivery) -> None:
         self._inflight[delivery.message.kind << 16 | delivery.packet_id] = delivery

@@ -42,11 +42,13 @@ class ServedLink:
         server = self._server
         if self._first is not None:
             data = self._recognise(self._first + data)
-        latencies, traffic, clock = server.latencies, server.traffic, server.clock
-        sent = traffic.sent() - latencies.deferred
-        now = clock()
+        traffic, before = server.traffic, server.traffic.sent()
+        server.latencies.deferred = 0
+        now = server.clock()
         self.connection.receive_data(lane_id, data, now)
-        latencies.on_read(traffic.sent() - latencies.deferred - sent, clock() - now)
+        sent = traffic.sent() - before
+        if sent:
+            server.latencies.on_read(sent, server.clock() - now)
         server.arm()
         server.watch.look()
 
