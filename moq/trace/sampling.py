@@ -37,14 +37,15 @@ class Sampler:
         self._budget = max(1, int(max_rate * interval_s))
         self._left = self._budget
         self._halvings = 0
-        self._due = 0.0
+        self.due = 0.0
+        """Messages without stamps until the next one that is recorded."""
         self._apply()
 
     def _apply(self) -> None:
         self.probability = self._largest / (1 << self._halvings)
         self.weight = 1.0 / self.probability
         self._threshold = int(self._largest * WORD) >> self._halvings
-        self._due = min(self._due, self.weight)
+        self.due = min(self.due, self.weight)
 
     def weigh(self, stamp_ns: int) -> float:
         """How many messages this one stands for if it is to be recorded, else 0; a stamp of 0 is none."""
@@ -52,11 +53,11 @@ class Sampler:
         if stamp_ns:
             if (stamp_ns * MULTIPLIER & _MASK) >= self._threshold:
                 return 0.0
-        elif self._due >= 1.0:
-            self._due -= 1.0
+        elif self.due >= 1.0:
+            self.due -= 1.0
             return 0.0
         else:
-            self._due += self._stride() - 1.0
+            self.due += self._stride() - 1.0
         weight = self.weight
         self._take(1)
         return weight
@@ -64,15 +65,15 @@ class Sampler:
     def choose(self, count: int) -> list[int]:
         """The places of those to record among so many messages without stamps; each has the weight before the call."""
         self.offered += count
-        due = self._due
+        due = self.due
         if due >= count:
-            self._due = due - count
+            self.due = due - count
             return []
         places: list[int] = []
         while due < count:
             places.append(int(due))
             due += self._stride()
-        self._due = due - count
+        self.due = due - count
         self._take(len(places))
         return places
 

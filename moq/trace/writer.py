@@ -38,7 +38,7 @@ FLUSH_NS: Final = 1_000_000_000
 MESSAGES_PER_BUFFER: Final = 8192
 STATES_PER_BUFFER: Final = 2048
 BUFFERS: Final = 6
-"""Of each table: at the default bound on the rate, what comes while a disk hangs for two seconds. 5 MB in all."""
+"""Of each table: at the default bound on the rate, what comes while a disk hangs for five seconds. 5 MB in all."""
 MAX_ROWS: Final = 1000
 """Rows of small tables that may wait for the thread."""
 
@@ -48,8 +48,8 @@ CLOSE_TIMEOUT_S: Final = 10.0
 
 EXTRA: Final = "pip install 'moq-broker[trace]'"
 
-DEFAULT_MAX_RATE: Final = 20_000
-"""Records per second: at two microseconds each, thread included, some percent of a processor."""
+DEFAULT_MAX_RATE: Final = 10_000
+"""Records per second: at two microseconds each, thread included, two percent of a processor."""
 
 
 class TraceWriter:
