@@ -16,15 +16,16 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from moq.lab import estimates, netem, system
-from moq.lab.probes import LARGE_BYTES, SMALL_BYTES, Flow, Probes
+from moq.lab import estimates, netem, records, system
+from moq.lab.probes import LARGE_BYTES, SMALL_BYTES, Probes
 from moq.lab.profiles import DIRECTIONS, Direction, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moq.lab.lab import Lab
-    from moq.lab.probes import RoundTrip
+    from moq.lab.netem import Counters
+    from moq.lab.probes import Flow, RoundTrip
     from moq.lab.profiles import Profile
 
 VERSION: Final = 1
@@ -48,9 +49,6 @@ TRIAL_S: Final = 0.3
 LOSS_S: Final = 4.5
 LOSS_DOUBT_S: Final = 12.0
 """The time for the loss; and that for one which looks wrong, and may do so by chance."""
-LOSS_PACKETS: Final = 2_000
-"""At least, and where no loss is wanted."""
-LOSS_RATE_SHARE: Final = 0.5
 LONG_QUEUE: Final = 100_000
 
 RATE_EXCESS: Final = 1.4
@@ -131,13 +129,13 @@ class Calibrator:
 
     def _measure(self, state: State) -> dict[str, object]:
         with system.urgent(), self._probes() as probes:
-            trips = [] if _is_closed(state) else self._round_trips(probes, state)
+            trips = [] if records.is_closed(state) else self._round_trips(probes, state)
             flows, counted = self._loss(probes, state)
             rates = {direction: self._rate(probes, state, direction) for direction in DIRECTIONS}
         record: dict[str, object] = {
-            "rtt_ms": _rtt_record(trips, state),
-            "loss": loss_record(flows, state),
-            "rate_bit_s": rate_record(rates, state),
+            "rtt_ms": records.rtt_record(trips, state),
+            "loss": records.loss_record(flows, state),
+            "rate_bit_s": records.rate_record(rates, state),
         }
         verdicts = [part["is_within_10_percent"] for part in record.values() if isinstance(part, dict)]
         record["directions"] = {
@@ -147,7 +145,10 @@ class Calibrator:
                 | {"configured": round(self.compensated(state, direction).delay_ms, 3)},
                 "loss": {"sent": flows[direction].sent, "lost": flows[direction].lost}
                 | {"share": round(flows[direction].lost / flows[direction].sent, 6)}
-                | {"wanted": round(state[direction].loss_share, 6), "counted_by_netem": counted[direction]},
+                | {
+                    "wanted": round(state[direction].loss_share, 6),
+                    "counted_by_netem": {"passed": counted[direction].packets, "dropped": counted[direction].drops},
+                },
                 "disordered_share": round(flows[direction].disordered / max(flows[direction].received, 1), 5),
                 "tc": " ".join(netem.options(self.compensated(state, direction))),
             }
@@ -175,31 +176,35 @@ class Calibrator:
                 overheads[direction] = min(max(corrected, 0.0), state[direction].delay_ms)
         return trips
 
-    def _loss(self, probes: Probes, state: State) -> tuple[dict[str, Flow], dict[str, dict[str, int]]]:
+    def _loss(self, probes: Probes, state: State) -> tuple[dict[str, Flow], dict[str, Counters]]:
+        """As many packets as tell enough, or as there is time for.
+
+        A loss that looks wrong gets more of them, or, if packets were lost elsewhere than in netem, slower ones.
+        """
+        per_s, needed = records.loss_plan(state, self._loss_per_s)
+        deadline = time.monotonic() + LOSS_DOUBT_S
+        flows: dict[str, Flow] = {}
+        while True:
+            if not flows:
+                self._lengthen_queues(state)
+            packets = min(needed, int(per_s * LOSS_S))
+            flooded = probes.flood(DIRECTIONS, packets, per_s, SMALL_BYTES, _patience_s(state))
+            flows = {name: flows[name].joined(flow) if flows else flow for name, flow in flooded.items()}
+            counted = {name: self._lab.counters(name) for name in DIRECTIONS}
+            if records.loss_record(flows, state)["is_within_10_percent"] or time.monotonic() > deadline:
+                break
+            if records.stray_share(flows, counted) > estimates.STRAY_LOSS:
+                per_s, flows = per_s / 2, {}
+        self._lab.set_state(state)
+        return flows, counted
+
+    def _lengthen_queues(self, state: State) -> None:
+        """The same, with counters at zero and room for every packet: what is lost is netem's loss, not the queue's."""
         commands = []
         for direction in DIRECTIONS:
             long = replace(self.compensated(state, direction), limit=LONG_QUEUE)
             commands += netem.replace_commands(direction, long)
         self._lab.tc(commands)
-        flows = self._flood_for_loss(probes, state)
-        counted = {}
-        for direction in DIRECTIONS:
-            counters = self._lab.counters(direction)
-            counted[direction] = {"passed": counters.packets, "dropped": counters.drops}
-        self._lab.set_state(state)
-        return flows, counted
-
-    def _flood_for_loss(self, probes: Probes, state: State) -> dict[str, Flow]:
-        """As many packets as tell enough, or as there is time for; more if the loss looks wrong."""
-        per_s, needed = loss_plan(state, self._loss_per_s)
-        packets = min(needed, int(per_s * LOSS_S))
-        deadline = time.monotonic() + LOSS_DOUBT_S
-        flows = {direction: Flow(SMALL_BYTES) for direction in DIRECTIONS}
-        while True:
-            for direction, flow in probes.flood(DIRECTIONS, packets, per_s, SMALL_BYTES, _patience_s(state)).items():
-                flows[direction] = flows[direction].joined(flow)
-            if loss_record(flows, state)["is_within_10_percent"] or time.monotonic() > deadline:
-                return flows
 
     def _rate(self, probes: Probes, state: State, direction: str) -> float | None:
         wanted = state[direction]
@@ -222,70 +227,6 @@ def _lossless_rate(probes: Probes) -> float:
             break
         per_s /= 2
     return per_s
-
-
-def loss_plan(state: State, most_per_s: float = LOSS_PER_S) -> tuple[float, int]:
-    """How fast packets are sent in each direction to measure the loss, and how many tell it well enough."""
-    slowest = min(state[direction].rate_mbit or float("inf") for direction in DIRECTIONS)
-    per_s = min(most_per_s, slowest * 1e6 * LOSS_RATE_SHARE / SMALL_BYTES / 8)
-    return per_s, max(LOSS_PACKETS, *(_packets_needed(state[direction]) for direction in DIRECTIONS))
-
-
-def _packets_needed(direction: Direction) -> int:
-    return estimates.packets_for(direction.loss_share, estimates.TOLERANCE / 2, _inflation(direction))
-
-
-def _inflation(direction: Direction) -> float:
-    return estimates.inflation(direction.burst_start_percent / 100, direction.burst_end_percent / 100)
-
-
-def loss_record(flows: dict[str, Flow], state: State) -> dict[str, object]:
-    """Both directions together, if they should lose the same; otherwise each has to be right."""
-    sent, lost = (sum(getattr(flow, name) for flow in flows.values()) for name in ("sent", "lost"))
-    wanted = {direction: state[direction].loss_share for direction in DIRECTIONS}
-    inflated = max(_inflation(state[direction]) for direction in DIRECTIONS)
-    low, high = estimates.loss_interval(lost, sent, inflated)
-    share, mean = lost / sent, sum(wanted.values()) / len(wanted)
-    if len(set(wanted.values())) == 1:
-        is_within = estimates.is_loss_within(share, mean)
-    else:
-        is_within = all(
-            estimates.is_loss_within(flow.lost / flow.sent, wanted[direction]) for direction, flow in flows.items()
-        )
-    return {
-        "sent": sent,
-        "lost": lost,
-        "share": round(share, 6),
-        "interval_95": [round(low, 6), round(high, 6)],
-        "wanted": round(mean, 6),
-        "is_within_10_percent": is_within,
-    }
-
-
-def rate_record(rates: dict[str, float | None], state: State) -> dict[str, object]:
-    """Each direction that has a rate; null for one that has none."""
-    record: dict[str, object] = {}
-    verdicts = []
-    for direction, rate in rates.items():
-        wanted = state[direction].rate_mbit * 1e6
-        if rate is None:
-            record[direction] = None
-            continue
-        verdicts.append(estimates.is_within(rate, wanted))
-        record[direction] = {"measured": round(rate), "wanted": wanted, "is_within_10_percent": verdicts[-1]}
-    return {**record, "is_within_10_percent": all(verdicts) if verdicts else None}
-
-
-def _rtt_record(trips: list[RoundTrip], state: State) -> dict[str, object]:
-    """Nothing to compare where nothing arrives or no delay is wanted."""
-    found = estimates.summary([trip.rtt_ms for trip in trips]) if trips else {"count": 0}
-    has_none = _is_closed(state) or not state.rtt_ms
-    is_within = None if has_none else estimates.is_within(found.get("p50", 0), state.rtt_ms)
-    return {**found, "wanted": state.rtt_ms, "is_within_10_percent": is_within}
-
-
-def _is_closed(state: State) -> bool:
-    return any(state[direction].is_closed for direction in DIRECTIONS)
 
 
 def _one_way(trip: RoundTrip, direction: str) -> float:

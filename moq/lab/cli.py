@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from moq.lab.profiles import State
 
 RUN_EXAMPLES: Final = """
-  moq lab run --profile lossy -- moq bench matrix --profile lossy
+  moq lab run --profile lossy -- moq bench --shape 1-1
   moq lab run --profile lte --out results -- ping -c 5 192.0.2.2
-  moq lab run --profile outage -- sh -c 'ip netns exec $MOQ_LAB_SERVER_NETNS moq broker --host $MOQ_LAB_SERVER_HOST
-      --allow-anonymous & sleep 2; moq bench ...'
+  moq lab run --profile outage --await-start --out results -- python experiment.py
   moq lab run --profile mine --profiles mine.toml -- bash
 
 The command runs in the client's namespace. Its environment says where the other end is:
@@ -46,6 +45,12 @@ SHOW_EXAMPLES: Final = """
   moq lab show lte
   moq lab show outage --json
 """
+CALIBRATE_EXAMPLES: Final = """
+  moq lab calibrate                      every profile, in one lab
+  moq lab calibrate lossy bursty --out calibrations
+
+The exit code is 1 if one of them is not within 10 % of its profile.
+"""
 DOCTOR_EXAMPLES: Final = """
   moq lab doctor
   moq lab doctor --backend vm --json
@@ -57,12 +62,12 @@ CLEAN_EXAMPLES: Final = """
 
 def add_parser(commands: Commands) -> None:
     """Describe the command's options."""
-    every = "".join(text.strip("\n") + "\n" for text in (RUN_EXAMPLES.partition("\n\n")[0], LIST_EXAMPLES))
-    others = (SHOW_EXAMPLES, DOCTOR_EXAMPLES, CLEAN_EXAMPLES)
-    examples = every + "".join(text.strip("\n") + "\n" for text in others)
+    parts = (RUN_EXAMPLES, CALIBRATE_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, DOCTOR_EXAMPLES, CLEAN_EXAMPLES)
+    examples = "".join(text.partition("\n\n")[0].strip("\n") + "\n" for text in parts)
     parser = connection.add_command(commands, "lab", "run commands on networks with delay, loss and limits", examples)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     _add_run(actions)
+    _add_calibrate(actions)
     listing = connection.add_command(actions, "list", "list the profiles", LIST_EXAMPLES)
     listing.set_defaults(run=run_list)
     show = connection.add_command(actions, "show", "say what a profile does, with its tc commands", SHOW_EXAMPLES)
@@ -96,6 +101,16 @@ def _add_run(actions: Commands) -> None:
     run.set_defaults(run=run_run)
 
 
+def _add_calibrate(actions: Commands) -> None:
+    calibrate = connection.add_command(actions, "calibrate", "measure what profiles really do", CALIBRATE_EXAMPLES)
+    calibrate.add_argument("names", nargs="*", metavar="NAME", help="of profiles (default: all)")
+    _add_profiles(calibrate)
+    _add_backend(calibrate)
+    calibrate.add_argument("--out", type=Path, metavar="DIR", help="keep the records here")
+    calibrate.add_argument("--json", action="store_true", help="one JSON object per profile: its record")
+    calibrate.set_defaults(run=run_calibrate)
+
+
 def _add_profiles(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profiles", type=Path, metavar="FILE", help="profiles of your own, in TOML, besides ours")
 
@@ -122,6 +137,19 @@ def run_run(args: argparse.Namespace) -> int:
             raise ConfigError(f"command is {command[0]!r}; {error.strerror}") from error
 
 
+def run_calibrate(args: argparse.Namespace) -> int:
+    """Measure profiles in one lab; a line for each."""
+    known = profiles.load(args.profiles)
+    wanted = [profiles.find(known, name) for name in args.names] or list(known.values())
+    is_good = True
+    with Lab.open(connection.note, args.backend, args.out) as lab:
+        for profile in wanted:
+            calibration = lab.calibrate(profile)
+            is_good &= bool(calibration["is_within_10_percent"])
+            print(json.dumps(calibration) if args.json else verdict(calibration), flush=True)
+    return Exit.OK if is_good else Exit.FAILURE
+
+
 def verdict(calibration: Mapping[str, object]) -> str:
     """What was measured, in one line."""
     profile, rtt, loss, rate = (calibration[name] for name in ("profile", "rtt_ms", "loss", "rate_bit_s"))
@@ -129,8 +157,12 @@ def verdict(calibration: Mapping[str, object]) -> str:
     assert isinstance(rtt, dict)
     assert isinstance(loss, dict)
     assert isinstance(rate, dict)
-    parts = [f"round trip {rtt['p50']:.1f} ms of {rtt['wanted']:g}"] if "p50" in rtt else []
-    parts.append(f"loss {loss['share']:.2%} of {loss['wanted']:.2%}")
+    parts = []
+    if "p50" in rtt:
+        of_wanted = f" of {rtt['wanted']:g}" if rtt["wanted"] else ""
+        parts.append(f"round trip {rtt['p50']:.1f} ms{of_wanted}")
+    low, high = loss["interval_95"]
+    parts.append(f"loss {loss['share']:.2%} ({low:.2%} to {high:.2%}) of {loss['wanted']:.2%}")
     parts += [
         f"{direction} {rate[direction]['measured'] / 1e6:.1f} Mbit/s of {rate[direction]['wanted'] / 1e6:g}"
         for direction in DIRECTIONS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moq.lab import calibration
+from moq.lab import records
+from moq.lab.netem import Counters
 from moq.lab.probes import SMALL_BYTES, Flow
 from moq.lab.profiles import Direction, State
 
@@ -18,9 +19,7 @@ def both(direction: Direction) -> State:
 
 
 def test_directions_that_lose_the_same_are_judged_together() -> None:
-    record = calibration.loss_record(
-        {"up": flow(10_000, 230), "down": flow(10_000, 175)}, both(Direction(loss_percent=2))
-    )
+    record = records.loss_record({"up": flow(10_000, 230), "down": flow(10_000, 175)}, both(Direction(loss_percent=2)))
     assert (record["sent"], record["lost"], record["share"], record["wanted"]) == (20_000, 405, 0.02025, 0.02)
     assert record["is_within_10_percent"]
     interval = record["interval_95"]
@@ -30,8 +29,8 @@ def test_directions_that_lose_the_same_are_judged_together() -> None:
 
 def test_directions_that_differ_are_judged_each_on_its_own() -> None:
     state = State(up=Direction(loss_percent=4), down=Direction())
-    right = calibration.loss_record({"up": flow(10_000, 400), "down": flow(10_000, 0)}, state)
-    swapped = calibration.loss_record({"up": flow(10_000, 0), "down": flow(10_000, 400)}, state)
+    right = records.loss_record({"up": flow(10_000, 400), "down": flow(10_000, 0)}, state)
+    swapped = records.loss_record({"up": flow(10_000, 0), "down": flow(10_000, 400)}, state)
     assert right["is_within_10_percent"]
     assert not swapped["is_within_10_percent"]
     assert right["share"] == swapped["share"] == right["wanted"]
@@ -39,23 +38,28 @@ def test_directions_that_differ_are_judged_each_on_its_own() -> None:
 
 def test_rates_are_judged_where_there_are_any() -> None:
     state = State(up=Direction(rate_mbit=10), down=Direction())
-    assert calibration.rate_record({"up": 9.5e6, "down": None}, state) == {
+    assert records.rate_record({"up": 9.5e6, "down": None}, state) == {
         "up": {"measured": 9_500_000, "wanted": 10_000_000.0, "is_within_10_percent": True},
         "down": None,
         "is_within_10_percent": True,
     }
-    assert calibration.rate_record({"up": 8.9e6, "down": None}, state)["is_within_10_percent"] is False
-    assert calibration.rate_record({"up": None, "down": None}, both(Direction()))["is_within_10_percent"] is None
+    assert records.rate_record({"up": 8.9e6, "down": None}, state)["is_within_10_percent"] is False
+    assert records.rate_record({"up": None, "down": None}, both(Direction()))["is_within_10_percent"] is None
 
 
 def test_the_flood_for_the_loss_stays_below_the_rate() -> None:
-    per_s, packets = calibration.loss_plan(both(Direction(rate_mbit=1, limit=50)))
+    per_s, packets = records.loss_plan(both(Direction(rate_mbit=1, limit=50)), 9000)
     assert per_s * SMALL_BYTES * 8 <= 0.5e6
-    assert packets == calibration.LOSS_PACKETS
-    per_s, packets = calibration.loss_plan(State(up=Direction(loss_percent=1), down=Direction()))
-    assert per_s == calibration.LOSS_PER_S
-    assert calibration.loss_plan(both(Direction()), most_per_s=700)[0] == 700
+    assert packets == records.LOSS_PACKETS
+    per_s, packets = records.loss_plan(State(up=Direction(loss_percent=1), down=Direction()), 9000)
+    assert per_s == 9000
     assert packets == pytest.approx(4 * 38_032, abs=10)
+
+
+def test_what_netem_did_not_drop_was_lost_elsewhere() -> None:
+    flows = {"up": flow(1000, 30), "down": flow(1000, 20)}
+    counted = {"up": Counters(980, 0, 20), "down": Counters(980, 0, 20)}
+    assert records.stray_share(flows, counted) == 10 / 2000
 
 
 def test_a_flow_counts_losses_repetitions_and_overtaking() -> None:

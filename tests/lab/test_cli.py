@@ -10,6 +10,7 @@ import pytest
 
 from moq.cli.main import main
 from moq.lab import doctor, image, system
+from moq.lab.cli import verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,22 @@ def test_an_unknown_profile_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_run_without_a_command_says_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no command was given; expected one after `--`" in said(capsys, "run", "--profile", "lossy", code=2)
+
+
+def test_a_calibration_is_told_in_one_line() -> None:
+    rate = {"measured": 19_900_000, "wanted": 20e6, "is_within_10_percent": True}
+    calibration: dict[str, object] = {
+        "profile": {"name": "p"},
+        "rtt_ms": {"p50": 50.04, "wanted": 50, "is_within_10_percent": True},
+        "loss": {"share": 0.0203, "interval_95": [0.0194, 0.0212], "wanted": 0.02, "is_within_10_percent": True},
+        "rate_bit_s": {"up": rate, "down": None, "is_within_10_percent": True},
+        "is_within_10_percent": True,
+    }
+    figures = "round trip 50.0 ms of 50, loss 2.03% (1.94% to 2.12%) of 2.00%, up 19.9 Mbit/s of 20"
+    assert verdict(calibration) == f"p: {figures}; within 10 % of the profile"
+    calibration |= {"is_within_10_percent": False, "rtt_ms": {"p50": 0.7, "wanted": 0, "is_within_10_percent": None}}
+    assert verdict(calibration).startswith("p: round trip 0.7 ms, loss")
+    assert "NOT within 10 % of the profile" in verdict(calibration)
 
 
 def test_without_root_a_run_says_so_and_makes_nothing(
