@@ -22,7 +22,7 @@ from moq.bench.openloop_measure import is_clean
 from moq.bench.results import Results
 from moq.bench.run import ENGINE, Progress, check_scenarios, in_minutes, in_words, names, say
 from moq.bench.scenarios import SCENARIOS
-from moq.bench.sites import START, Site
+from moq.bench.sites import START, Site, finite
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.config import QUIC_ENGINES
@@ -157,7 +157,7 @@ def _measure_network(
 ) -> None:
     say(f"{network.name}: calibrating")
     calibration = lab.calibrate(network)
-    results.calibrations = {**results.calibrations, network.name: calibration}
+    results.calibrations = {**results.calibrations, network.name: finite(calibration)}
     if not calibration["is_within_10_percent"]:
         say(f"{network.name}: the calibration is NOT within 10 % of the profile; the results say so, too")
     for cell in cells:

@@ -76,6 +76,11 @@ def _read(path: str | None) -> Mapping[str, object]:
     if not path:
         return {}
     try:
-        return dict(json.loads(Path(path).read_text()))
+        return finite(json.loads(Path(path).read_text()))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{CALIBRATION} is {path!r}: {error}") from error
+
+
+def finite(calibration: Mapping[str, object]) -> dict[str, object]:
+    """The same without what JSON has no number for: where nothing arrives there is no delay."""
+    return json.loads(json.dumps(calibration), parse_constant=lambda _: None)  # type: ignore[no-any-return]
