@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 SLICE_NS: Final = round(SLICE_S * 1e9)
 
-SPIKE_FACTOR: Final = 3
-"""A topic has a spike in a slice if the 95th percentile there is so many times the median of the run."""
+SPIKE_FACTOR: Final = 1.5
+"""A topic has a spike in a slice if the 95th percentile there is more than so many times the median of the run. A lost
+packet costs at least the round trip of one hop, which doubles the latency over two; three times would miss it."""
 
 
 class Place:
@@ -139,8 +140,8 @@ class Ledger:
     def isolation(self) -> dict[str, float]:
         """How far topics suffer together: the share of the spikes that hit all of them at once.
 
-        A topic has a spike in a tenth of a second if the 95th percentile of its messages due there is more than three
-        times the median of the run. The ratio is slices in which every topic has one to slices in which any has;
+        A topic has a spike in a tenth of a second if the 95th percentile of its messages due there is more than one
+        and a half times the median of the run. The ratio is slices in which every topic has one to slices in which any has;
         without spikes, or with one topic only, there is none.
         """
         books = self.books_of(video=False)
