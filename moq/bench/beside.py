@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moq.bench import brokers, report, results_json
-from moq.bench.report_words import NOTHING, bytes_text, interval_text
+from moq.bench.report_tables import extra_text
+from moq.bench.report_words import interval_text
 from moq.bench.results import REPORT, Results, Run
-from moq.bench.summary import P50, P99, extra_metric
+from moq.bench.summary import P50, P99
 from moq.cli import connection
 from moq.cli.exits import Exit
 from moq.config import QUIC_ENGINES
@@ -98,20 +99,13 @@ def _table(runs: Sequence[Run], columns: Sequence[str], *, markdown: bool) -> st
     rows = [
         [
             contender,
-            *(_cell(name, same) for name in columns),
+            *(extra_text(name, same) for name in columns),
             *(interval_text(metric.interval(same), 1e-3) for metric in (P50, P99)),
             str(sum(run.lost for run in same)),
         ]
         for contender, same in by_contender.items()
     ]
     return report.table(headings, rows, markdown=markdown)
-
-
-def _cell(name: str, runs: Sequence[Run]) -> str:
-    found = extra_metric(name).interval(runs)
-    if found is None:
-        return NOTHING
-    return bytes_text(found.estimate) if "bytes" in name else interval_text(found)
 
 
 def make_run(
@@ -173,3 +167,11 @@ async def helper(module: str, plan: Mapping[str, object]) -> AsyncIterator[async
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+async def order(process: asyncio.subprocess.Process, word: str) -> None:
+    """Tell a helper something."""
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):  # it has ended, and its last line says so
+        process.stdin.write(f"{word}\n".encode())
+        await process.stdin.drain()

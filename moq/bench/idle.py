@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from moq.bench import beside
 from moq.bench.brokers import ClientEngines, Contender
 from moq.bench.idle_clients import SPARE_FILES, Clients, raise_file_limit
-from moq.bench.pair import active_pair
+from moq.bench.pair import WARM_UP_S, active_pair
 from moq.bench.papers.progress import minutes
 from moq.cli import connection
+from moq.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +34,9 @@ CONNECTS_PER_S: Final = {"tcp": 300, "tls": 120, "quic": 60}
 CLIENTS_PER_PROCESS: Final = 2_500
 FIRST_ADDRESS: Final = 10
 """The processes connect from 127.0.0.10 on, one address each."""
+
+MAX_IDLE_S: Final = 50.0
+"""Less than the idle time after which a topic's stream is finished."""
 
 SAY_S: Final = 2.0
 SETTLE_S: Final = 1.0
@@ -66,8 +70,18 @@ class IdlePlan:
     idle_s: float = 20.0
     """While nobody does anything; keep-alive packets go on."""
     keep_alive_s: int = 20
+    at_once: int = 16
+    """Connections under way. With more, a broker that lets newcomers wait is asked again and again by each of them."""
     engine: str = "aioquic"
     client_engine: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what the pair would not survive."""
+        if self.idle_s > MAX_IDLE_S:
+            raise ConfigError(
+                f"idle is {self.idle_s:g} s; it must be at most {MAX_IDLE_S:g}: the pair is silent meanwhile, and QUIC "
+                "takes back streams that are silent for long"
+            )
 
     def estimate_s(self, scheme: str) -> float:
         """About how long one run takes."""
@@ -80,12 +94,17 @@ class Opening:
 
     wanted: int
     states: list[dict[str, object]] = field(default_factory=list)
-    seconds: float = 0.0
 
     @property
     def open(self) -> int:
         """Connections now."""
         return sum(int(str(state["open"])) for state in self.states)
+
+    @property
+    def per_s(self) -> float:
+        """At which rate they were opened, by the slowest process."""
+        seconds = max(float(str(state["seconds"])) for state in self.states)
+        return self.open / seconds if seconds else 0.0
 
     @property
     def lost(self) -> int:
@@ -120,6 +139,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--keep-alive", type=connection.count, default=plan.keep_alive_s, metavar="S", help="of a client (default: 20)"
     )
+    parser.add_argument(
+        "--at-once", type=connection.count, default=plan.at_once, metavar="N", help="connecting (default: 16)"
+    )
     beside.add_options(parser, TRANSPORTS, ("tcp", "quic"))
 
 
@@ -130,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
         pair_s=args.duration,
         idle_s=args.idle,
         keep_alive_s=args.keep_alive,
+        at_once=args.at_once,
         engine=args.quic_engine,
         client_engine=args.client_engine,
     )
@@ -152,16 +175,18 @@ async def measure_once(plan: IdlePlan, scheme: str, repetition: int, say: Say) -
     contender = Contender(f"moq {scheme}", scheme, plan.engine, options=beside.OPEN_DOORS)
     async with contender.run(engines) as running:
         async with active_pair(running) as pair:
+            await asyncio.sleep(WARM_UP_S)
             alone = await pair.measure(plan.pair_s)
-            pair.pause()
             before = running.usage()
+            say(f"{scheme}  run {repetition + 1}: the pair alone is measured; now the others connect")
             async with _idle_clients(plan, scheme, running, say) as opening:
+                pair.pause()
                 cpu_share, rss_bytes = await _watch(running, plan.idle_s)
                 pair.resume()
                 active = await pair.measure(plan.pair_s)
                 extra = {
                     "idle_connections": float(opening.open),
-                    "opened_per_s": opening.open / opening.seconds if opening.seconds else 0.0,
+                    "opened_per_s": opening.per_s,
                     "idle_bytes_per_connection": (rss_bytes - before.rss_bytes) / max(1, opening.open),
                     "idle_cpu_percent": 100 * cpu_share,
                     "idle_connections_lost": float(opening.lost),
@@ -204,8 +229,8 @@ async def _idle_clients(plan: IdlePlan, scheme: str, running: Running, say: Say)
     """As many as go, until the block ends."""
     opening = Opening(plan.connections)
     async with contextlib.AsyncExitStack() as stack:
-        readers = []
-        for number, count in enumerate(_shares(plan.connections)):
+        readers, processes, shares = [], [], _shares(plan.connections)
+        for number, count in enumerate(shares):
             clients = Clients(
                 scheme=scheme,
                 host=running.target.host,
@@ -215,13 +240,17 @@ async def _idle_clients(plan: IdlePlan, scheme: str, running: Running, say: Say)
                 address=f"127.0.0.{FIRST_ADDRESS + number % (250 - FIRST_ADDRESS)}",
                 keep_alive_s=plan.keep_alive_s,
                 engine=running.engines.subscriber,
+                at_once=max(1, plan.at_once // len(shares)),
             )
             process = await stack.enter_async_context(beside.helper("moq.bench.idle_clients", asdict(clients)))
-            state: dict[str, object] = {"open": 0, "lost": 0, "is_over": False, "why": ""}
+            processes.append(process)
+            state: dict[str, object] = {"open": 0, "lost": 0, "is_over": False, "why": "", "seconds": 0.0}
             opening.states.append(state)
             readers.append(asyncio.create_task(_follow(process, state)))
         try:
             await _until_open(opening, scheme, say)
+            for process in processes:
+                await beside.order(process, "stop")
             yield opening
         finally:
             for reader in readers:
@@ -256,7 +285,6 @@ async def _until_open(opening: Opening, scheme: str, say: Say) -> None:
             rate = is_open / (now - started)
             rest = f", about {(opening.wanted - is_open) / rate:.0f} s more" if rate else ""
             say(f"{scheme}  {is_open:,} of {opening.wanted:,} open, {rate:,.0f}/s{rest}")
-    opening.seconds = moved - started
     if opening.open < opening.wanted:
         why = opening.why or f"no more came for {STUCK_S:g} s"
         say(f"{scheme}  stopped at {opening.open:,} of {opening.wanted:,}: {why}")

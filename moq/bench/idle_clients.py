@@ -1,8 +1,9 @@
 """Idle clients as a process of their own: `python -m moq.bench.idle_clients PLAN`, a JSON object, until stdin ends.
 
 They connect some at a time, say who they are, and from then on only answer the broker's keep-alive packets. JSON lines
-tell how far they are. TCP and TLS clients are one small object each; QUIC clients are whole links with a socket each.
-Once they are connected it runs at the lowest priority: what is measured is what the broker makes of them.
+tell how far they are; after a line on stdin nobody new connects. TCP and TLS clients are one small object each; QUIC
+clients are whole links with a socket each. Once all are connected the process runs at the lowest priority: what is
+measured is what the broker makes of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import resource
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -88,6 +90,7 @@ class Client:
         else:
             self.is_answered = True
             self.crowd.open += 1
+            self.crowd.last_at = time.monotonic()
             if not self.answered.done():
                 self.answered.set_result(None)
             self.answered = None
@@ -165,6 +168,7 @@ class Crowd:
         self.open = 0
         self.lost = 0
         self.why = ""
+        self.started_at = self.last_at = time.monotonic()
         self._plan = plan
         self._clients: list[Client] = []
         self._tls: ssl.SSLContext | None = tls.client_context(Path(plan.ca)) if plan.scheme == "tls" else None
@@ -173,6 +177,8 @@ class Crowd:
         self._begun = 0
         self._failures = 0
         self.is_over = False
+        self.is_stopped = False
+        """Set when nobody new is wanted."""
 
     async def fill(self) -> None:
         """Connect all, some at a time, or as many as go."""
@@ -180,13 +186,14 @@ class Crowd:
         self.is_over = True
 
     async def _work(self) -> None:
-        while self._begun < self._plan.count and self._failures < GIVE_UP:
+        while self._begun < self._plan.count and self._failures < GIVE_UP and not self.is_stopped:
             self._begun += 1
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     await self._connect()
             except (MoqError, OSError, TimeoutError) as error:
-                self._failures += 1
+                # A slow answer is worth another try, for as long as whoever started this wants; a refusal is not.
+                self._failures += not isinstance(error, TimeoutError) and "timed out" not in str(error)
                 self._begun -= 1
                 self.why = str(error) or f"no answer within {ANSWER_TIMEOUT_S:g} s"
             else:
@@ -227,24 +234,34 @@ class Crowd:
 
     def say(self) -> None:
         """How far they are."""
-        told = {"open": self.open, "lost": self.lost, "is_over": self.is_over, "why": self.why}
+        told = {
+            "open": self.open,
+            "lost": self.lost,
+            "is_over": self.is_over,
+            "why": self.why,
+            "seconds": self.last_at - self.started_at,
+        }
         print(json.dumps(told), flush=True)
 
 
 async def _run(plan: Clients) -> None:
     crowd = Crowd(plan)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), ended.set)
     filling = asyncio.create_task(crowd.fill())
     filling.add_done_callback(lambda _: os.nice(LOWEST_PRIORITY))
-    while not ended.is_set():
-        crowd.say()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REPORT_S):
-                await ended.wait()
-    filling.cancel()
+    telling = asyncio.create_task(_tell(crowd))
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while await lines.readline():
+        crowd.is_stopped = True
+    telling.cancel()
     # Ten thousand goodbyes take a while, and the broker is stopped anyway.
     os._exit(0)
+
+
+async def _tell(crowd: Crowd) -> None:
+    while True:
+        crowd.say()
+        await asyncio.sleep(REPORT_S)
 
 
 def raise_file_limit(wanted: int) -> int:

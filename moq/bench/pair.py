@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 RATE: Final = 200.0
 """Messages a second: enough for a 99th percentile within seconds, few enough to leave the processors to others."""
 
+WARM_UP_S: Final = 1.0
+"""Before anything is measured."""
+
 AWAKE_NS: Final = 1_500_000
 """Before a message is due the pair waits busily for so long: timers are a millisecond late."""
 

@@ -142,16 +142,21 @@ def extras(cell: Cell) -> str:
     if not names:
         return ""
     rows = [
-        [named(contender), *(_extra(name, runs) for name in names)] for contender, runs in cell.by_contender.items()
+        [named(contender), *(extra_text(name, runs) for name in names)] for contender, runs in cell.by_contender.items()
     ]
     return table("Of this scenario", ["contender", *(name.replace("_", " ") for name in names)], rows)
 
 
-def _extra(name: str, runs: Sequence[Run]) -> str:
-    found = extra_metric(name).interval(runs)
+def extra_text(name: str, runs: Sequence[Run]) -> str:
+    """A figure of a scenario's own: bytes with their unit, counts as they are, others with their interval."""
+    metric = extra_metric(name)
+    found = metric.interval(runs)
     if found is None:
         return NOTHING
-    return bytes_text(found.estimate) if "bytes" in name else interval_text(found)
+    if "bytes" in name:
+        return bytes_text(found.estimate)
+    is_count = all(value == round(value) for value in metric.values(runs))
+    return f"{found.estimate:,.0f}" if is_count else interval_text(found)
 
 
 def calibrations(found: Mapping[str, Mapping[str, object]]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moq.bench import beside
 from moq.bench.brokers import ClientEngines, Contender
-from moq.bench.pair import active_pair
+from moq.bench.pair import WARM_UP_S, active_pair
 from moq.bench.quantiles import percentile
 from moq.bench.storm_clients import StormPlan
 from moq.cli import connection
@@ -75,12 +75,21 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--duration", type=connection.seconds, default=plan.pair_s, metavar="S", help="of the storm (default: 10)"
     )
+    parser.add_argument(
+        "--warm-up", type=connection.seconds, default=plan.warm_up_s, metavar="S", help="of the storm (default: 2)"
+    )
     beside.add_options(parser, TRANSPORTS, TRANSPORTS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure each transport, and tell."""
-    plan = Plan(at_once=args.at_once, pair_s=args.duration, engine=args.quic_engine, client_engine=args.client_engine)
+    plan = Plan(
+        at_once=args.at_once,
+        pair_s=args.duration,
+        warm_up_s=args.warm_up,
+        engine=args.quic_engine,
+        client_engine=args.client_engine,
+    )
     command = f"moq bench storm --transports {','.join(args.transports)} --at-once {plan.at_once}"
     command += f" --repeat {args.repeat} --duration {plan.pair_s:g}"
     return beside.run_command(
@@ -102,12 +111,14 @@ async def measure_once(plan: Plan, transport: str, repetition: int, say: Say) ->
     contender = Contender(f"moq {transport.replace('-', ' ')}", scheme, plan.engine, options=beside.OPEN_DOORS)
     async with contender.run(engines) as running:
         async with active_pair(running) as pair:
+            await asyncio.sleep(WARM_UP_S)
             alone = await pair.measure(plan.pair_s)
             async with beside.helper("moq.bench.storm_clients", asdict(_clients(plan, transport, running))) as process:
+                await _answer(process)
                 await asyncio.sleep(plan.warm_up_s)
-                await _order(process, "count")
+                await beside.order(process, "count")
                 stormy = await pair.measure(plan.pair_s)
-                await _order(process, "stop")
+                await beside.order(process, "stop")
                 told = await _answer(process)
         found = beside.make_run(
             scenario=SCENARIO,
@@ -135,18 +146,12 @@ def _clients(plan: Plan, transport: str, running: Running) -> StormPlan:
     )
 
 
-async def _order(process: asyncio.subprocess.Process, word: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{word}\n".encode())
-    await process.stdin.drain()
-
-
 async def _answer(process: asyncio.subprocess.Process) -> dict[str, object]:
     assert process.stdout is not None
     async with asyncio.timeout(ANSWER_TIMEOUT_S):
         line = await process.stdout.readline()
     if not line:
-        raise ConnectFailed(f"the storm ended before it was counted, with exit code {await process.wait()}")
+        raise ConnectFailed(f"the storm ended too early, with exit code {await process.wait()}")
     return dict(json.loads(line))
 
 

@@ -1,8 +1,8 @@
 """A storm that is measured, as a process of its own: `python -m moq.bench.storm_clients PLAN`, a JSON object.
 
-It keeps many connections under way: each connects, says who it is, hears the answer and leaves. Between the lines
-"count" and "stop" on stdin it counts how many, and how long each took from its first packet to the broker's answer. At
-the lowest priority, like the storm among the bad neighbours.
+It keeps many connections under way: each connects, says who it is, hears the answer and leaves. An empty object says
+that the first has been answered. Between the lines "count" and "stop" on stdin it counts how many, and how long each
+took from its first packet to the broker's answer. At the lowest priority, like the storm among the bad neighbours.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Storm:
         self.counts: dict[int, int] = {}
         self.connected = self.resumed = self.failed = 0
         self.why = ""
+        self.has_begun = asyncio.Event()
 
     async def call(self) -> None:
         """Connect again and again."""
@@ -96,6 +97,7 @@ class Storm:
                 self.failed += 1
                 self.why = "the broker closed the connection"
                 continue
+            self.has_begun.set()
             self.connected += 1
             self.resumed += bool(getattr(link, "is_resumed", False))
             took_us = round((answered_at - started) * 1e6)
@@ -129,6 +131,8 @@ async def _lines() -> asyncio.StreamReader:
 async def _run(plan: StormPlan) -> None:
     lines, storm = await _lines(), Storm(plan)
     calls = [asyncio.create_task(storm.call()) for _ in range(plan.at_once)]
+    await storm.has_begun.wait()
+    print("{}", flush=True)
     await lines.readline()
     storm.counts.clear()
     storm.connected = storm.resumed = storm.failed = 0
