@@ -99,7 +99,8 @@ def _off_networks(calibrations: Mapping[str, Mapping[str, object]]) -> list[Find
     off = [
         name
         for name, calibration in calibrations.items()
-        if any(part.get("is_within_10_percent") is False for _, part in report_tables.quantities(calibration))
+        if calibration.get("is_within_10_percent") is False
+        or any(part.get("is_within_10_percent") is False for _, part in report_tables.quantities(calibration))
     ]
     text = "what was measured is more than 10 % off what was asked for; see below."
     return [findings.Finding(f"Network {name}", text, is_warning=True) for name in off]
@@ -172,7 +173,7 @@ def steps(calibration: Mapping[str, object]) -> list[Mark]:
     found = calibration.get("steps") or (profile.get("steps") if isinstance(profile, Mapping) else None)
     marks: list[Mark] = []
     is_down = False
-    for step in found if isinstance(found, list) else []:
+    for step in found if isinstance(found, list | tuple) else ():
         at_s = step.get("at_s") if isinstance(step, Mapping) else None
         if isinstance(at_s, int | float):
             was_down, is_down = is_down, _loses_all(step)

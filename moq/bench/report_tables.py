@@ -162,7 +162,7 @@ def extra_text(name: str, runs: Sequence[Run]) -> str:
 def calibrations(found: Mapping[str, Mapping[str, object]]) -> str:
     """What each network was asked for, and what was measured on it."""
     rows = [
-        [escape(name), escape(QUANTITIES.get(quantity, quantity)), *_calibrated(value)]
+        [escape(name), escape(quantity), *_calibrated(value)]
         for name, calibration in found.items()
         for quantity, value in quantities(calibration)
     ]
@@ -171,13 +171,17 @@ def calibrations(found: Mapping[str, Mapping[str, object]]) -> str:
     return table("", ["network", "quantity", "wanted", "measured", "within 10 %"], rows)
 
 
-def quantities(calibration: Mapping[str, object], prefix: str = "") -> list[tuple[str, Mapping[str, object]]]:
-    """What a calibration measured, by name: wherever in it something was wanted."""
+def quantities(calibration: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
+    """What a calibration measured and in what a network was wanted, by name; each direction by itself if it has two."""
     found: list[tuple[str, Mapping[str, object]]] = []
-    for name, value in calibration.items():
-        if isinstance(value, Mapping):
-            place = f"{prefix} {name}".strip()
-            found += [(place, value)] if "wanted" in value else quantities(value, place)
+    for name, words in QUANTITIES.items():
+        value = calibration.get(name)
+        if not isinstance(value, Mapping):
+            continue
+        if "wanted" in value:
+            found.append((words, value))
+        else:
+            found += [(f"{words}, {way}", part) for way, part in value.items() if isinstance(part, Mapping)]
     return found
 
 
@@ -185,7 +189,7 @@ def _calibrated(value: Mapping[str, object]) -> list[str]:
     measured = next((value[name] for name in MEASURED_NAMES if name in value), None)
     is_within = value.get("is_within_10_percent")
     verdict = {True: "yes", False: '<span class="worse">NO</span>'}.get(is_within is True, "")
-    return [_figure(value["wanted"]), _figure(measured), "" if is_within is None else verdict]
+    return [_figure(value.get("wanted")), _figure(measured), "" if is_within is None else verdict]
 
 
 def _figure(value: object) -> str:

@@ -94,7 +94,13 @@ def make_results(runs: list[Run], command: str = "moq bench matrix --repeat 5") 
         "lossy": {
             "rtt_ms": {"p50": 51.2, "wanted": 50, "is_within_10_percent": True},
             "loss": {"sent": 5000, "lost": 103, "share": 0.0206, "wanted": 0.02, "is_within_10_percent": True},
-            "rate_bit_s": {"measured": 19.1e6, "wanted": 20e6, "is_within_10_percent": True},
+            "rate_bit_s": {
+                "up": {"measured": 19.1e6, "wanted": 20e6, "is_within_10_percent": True},
+                "down": None,
+                "is_within_10_percent": True,
+            },
+            "directions": {"up": {"delay_ms": {"p50": 25.1, "wanted": 25}}},
+            "is_within_10_percent": True,
         },
         "outage": {
             "profile": {

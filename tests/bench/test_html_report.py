@@ -146,7 +146,7 @@ def test_calibration_is_shown_as_wanted_and_measured(page: str) -> None:
     words = " ".join(text.split())
     assert "lossy round trip, ms 50 51.2 yes" in words
     assert "lossy loss 0.02 0.0206 yes" in words
-    assert "lossy rate, bit/s 20M 19.1M yes" in words
+    assert "lossy rate, bit/s, up 20M 19.1M yes" in words
     assert "outage round trip, ms 30 36 NO" in words
 
 
