@@ -48,7 +48,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _text("client_id", "CLIENT", 14, is_elastic=True),
         _text("user", "USER", 10, 7),
         _text("transport", "VIA", 4, 0),
-        _text("dialect", "DIALECT", 10, 6),
+        _text("dialect", "DIALECT", 7, 6),
         _text("peer", "PEER", 21, 9),
         Column("connected_s", "SINCE", 6, duration, 5),
         Column("messages_in_per_s", "IN/s", 6, quantity, 0),

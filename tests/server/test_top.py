@@ -121,7 +121,7 @@ async def test_counts_agree_for_plain_mqtt(server: Server, data_dir: Path) -> No
     assert total(found, "connections", "subscriber", "bytes_out_per_s") == COUNT * SIZE
     assert total(found, "topics", "room/temp", "messages_out_per_s", "topic") == COUNT
     (receiver,) = [entry for entry in found[-1]["connections"] if entry["client_id"] == "subscriber"]
-    assert (receiver["dialect"], receiver["user"]) == ("mqtt 5", None)
+    assert (receiver["dialect"], receiver["user"]) == ("mqtt5", None)
 
 
 async def test_a_websocket_tells_the_round_trip_of_its_connection(server: Server) -> None:
