@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moq.lab.profiles import State
 
 RUN_EXAMPLES: Final = """
-  moq lab run --profile lossy -- moq bench --shape 1-1
+  moq lab run --profile lossy -- moq bench run mixed --out results
   moq lab run --profile lte --out results -- ping -c 5 192.0.2.2
   moq lab run --profile outage --await-start --out results -- python experiment.py
   moq lab run --profile mine --profiles mine.toml -- bash
