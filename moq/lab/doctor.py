@@ -70,7 +70,9 @@ def apt_command(packages: list[str]) -> str:
 
 def examine(backend: str | None = None) -> Report:
     """Look at everything that a run needs, with one of the networks or whichever works."""
-    common = (_rights(), *_programs(EVERYWHERE))
+    common = [_rights(), *_programs(EVERYWHERE)]
+    if all(finding.is_there for finding in common):
+        common.append(_namespaces())
     can_start = all(finding.is_there for finding in common)
     netem = _netem(can_start)
     if backend == NATIVE or (backend is None and netem.is_there):
@@ -99,6 +101,14 @@ def choose(backend: str | None) -> str:
 def _rights() -> Finding:
     is_root = os.geteuid() == 0
     return Finding("root", is_root, "yes" if is_root else "namespaces and netem need root; use sudo")
+
+
+def _namespaces() -> Finding:
+    """Root in a container may have no right to make any."""
+    is_allowed = system.succeeds(["unshare", "--net", "true"])
+    return Finding(
+        "namespaces", is_allowed, "yes" if is_allowed else "root may make none here; a container needs --privileged"
+    )
 
 
 def _programs(programs: dict[str, str]) -> list[Finding]:
