@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-BRIEFLY = ["--repeat", "1", "--duration", "1", "--json"]
+BRIEFLY = ["--repeat", "1", "--duration", "0.5", "--json"]
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,8 @@ def _no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle, "SETTLE_S", 0.1)
 
 
-def bench(*arguments: str) -> int:
-    args = make_parser().parse_args(["bench", *arguments, *BRIEFLY])
+def bench(name: str, *arguments: str) -> int:
+    args = make_parser().parse_args(["bench", name, *BRIEFLY, *arguments])
     return int(args.run(args))
 
 
@@ -48,7 +48,7 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, Mapping[str, Any]]:
 def test_idle_connections_are_counted_and_weighed_beside_an_active_pair(
     scheme: str, connections: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--connections", str(connections), "--idle", "0.5", "--transports", scheme, "--out", str(tmp_path)]
+    options = ["--connections", str(connections), "--idle", "0.3", "--transports", scheme, "--out", str(tmp_path)]
     assert bench("idle", *options) == Exit.OK
     run = figures(capsys)[f"moq {scheme}"]
     assert run["scenario"] == "idle"
@@ -74,7 +74,7 @@ async def test_a_broker_that_has_no_more_places_ends_the_opening_and_says_why(mo
 
 
 async def test_idle_clients_answer_keep_alive_packets_and_so_stay() -> None:
-    plan = idle.IdlePlan(connections=10, pair_s=0.3, idle_s=3.0, keep_alive_s=1)
+    plan = idle.IdlePlan(connections=10, pair_s=0.3, idle_s=2.5, keep_alive_s=1)
     run = await idle.measure_once(plan, "tcp", 0, lambda text: None)
     assert run.extra["idle_connections"] == 10
     assert run.extra["idle_connections_lost"] == 0
@@ -91,7 +91,9 @@ def test_processes_share_the_connections_equally() -> None:
     ["tcp,quic-resumed", pytest.param("tls,quic", marks=pytest.mark.comparison)],
 )
 def test_a_storm_is_counted_and_timed_on_each_transport(transports: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench("storm", "--at-once", "4", "--warm-up", "0.5", "--transports", transports) == Exit.OK
+    assert (
+        bench("storm", "--at-once", "4", "--duration", "1", "--warm-up", "0.5", "--transports", transports) == Exit.OK
+    )
     runs = figures(capsys)
     assert list(runs) == [f"moq {name.replace('-', ' ')}" for name in transports.split(",")]
     for run in runs.values():
