@@ -82,10 +82,12 @@ def _own(contender: str, runs: Sequence[Run]) -> str:
     """Figures that only this scenario has."""
     told = []
     for name, words in OWN_FIGURES.items():
-        found = extra_metric(name).interval(runs)
+        metric = extra_metric(name)
+        found = metric.interval(runs)
         if found is not None:
             scale = 1 / 1024 if "bytes" in name else 1.0
-            told.append(words.format(interval_text(found, scale)))
+            is_count = scale == 1.0 and len(set(metric.values(runs))) == 1 and found.estimate.is_integer()
+            told.append(words.format(f"{found.estimate:,.0f}" if is_count else interval_text(found, scale)))
     return f"{look(contender).name}: {', '.join(told)}."
 
 

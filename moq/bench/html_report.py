@@ -134,9 +134,7 @@ def _cell(cell: Cell, group: Group, marks: Sequence[Mark], *, is_main: bool = Fa
     if is_main and report_charts.has_throughput(group):
         charts.append(report_charts.against_cpu(group))
     timeline = report_charts.over_time(cell, marks)
-    if marks:
-        charts.insert(0, timeline)
-    later = "" if marks or not timeline else f"<details><summary>Over time</summary>{_charts([timeline])}</details>"
+    charts.insert(0 if marks else 3, timeline)
     has_latencies = any(run.latency_us for run in cell.runs)
     return "\n".join(
         [
@@ -144,7 +142,6 @@ def _cell(cell: Cell, group: Group, marks: Sequence[Mark], *, is_main: bool = Fa
             report_tables.extras(cell),
             report_tables.latencies(cell) if has_latencies else "",
             report_tables.deliveries(cell) if any(run.expected for run in cell.runs) else "",
-            later,
         ]
     )
 
