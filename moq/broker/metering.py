@@ -42,7 +42,7 @@ SLICE: Final = 64
 
 PAUSE_S: Final = 0.002
 """Between two slices. A message takes several turns of the loop, and would wait for a slice in each of them if one
-followed the other: with ten thousand connections that is what one message in twenty would see."""
+followed the other."""
 
 
 _NOTHING: Final[dict[str, Flow]] = {}
