@@ -404,3 +404,18 @@ def test_much_work_is_done_in_many_turns(desk: Desk, monkeypatch: pytest.MonkeyP
         turns += 1
     assert len(json.loads(payloads[0])["connections"]) == 21
     assert turns >= 21 // 4
+
+
+def test_a_client_that_leaves_while_a_snapshot_is_made_is_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "SLICE", 1)
+    visitor = desk.connect("visitor")
+    visitor.register("a", alias=1)
+    watcher = watch(desk)
+    visitor.publish(1, b"x")
+    desk.advance(INTERVAL_S)  # and of the snapshot, as far as the visitor
+    visitor.lost()
+    desk.advance(INTERVAL_S / 2)
+    found = seen(watcher)
+    assert [entry["client_id"] for entry in found["connections"]] == ["watcher"]
+    assert found["streams"] == []
+    assert named(found["topics"], "topic", "a")["messages_in_per_s"] == 1
