@@ -179,7 +179,7 @@ class BrokerConfig:
     """Where a record of each delivery is written, as Parquet; needs the `[trace]` extra."""
     trace_sample: float = 1.0
     """The probability with which a delivery is recorded."""
-    trace_max_rate: float = 10_000.0
+    trace_max_rate: float = 5_000.0
     """Records per second, on average: past it the probability is lowered, and each record says what it stands for."""
     qlog: Path | None = None
     """Where a qlog file of each QUIC connection is written; for looking at single connections, because it is slow."""

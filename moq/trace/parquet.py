@@ -131,12 +131,15 @@ def _writer_columns(count: int, role: str | None, process: str) -> dict[str, Any
     return columns
 
 
-def _origin_columns(connections: NDArray[Any], names: Names) -> dict[str, Any]:
-    unique, places = np.unique(connections, return_inverse=True)
-    origins = [names.origins[int(number)] for number in unique]
-    columns = {"connection": pa.array(connections.astype(np.int64))}
+def _origin_columns(places: NDArray[Any], names: Names) -> dict[str, Any]:
+    """What is said of connections; with few of them, all are looked at rather than those of the buffer sorted out."""
+    used = names.origins[: int(places.max()) + 1]
+    if len(used) > SMALL_TABLE:
+        unique, places = np.unique(places, return_inverse=True)
+        used = [used[int(place)] for place in unique]
+    columns = {"connection": pa.array(np.array([number for number, _ in used], np.int64)[places])}
     for name in ("client_id", "transport", "dialect", "peer"):
-        values = [getattr(origin, name) for origin in origins]
+        values = [getattr(origin, name) for _, origin in used]
         distinct = {value: number for number, value in enumerate(dict.fromkeys(values))}
         mapping = np.array([distinct[value] for value in values], np.int32)
         columns[name] = _dictionary(mapping[places], list(distinct))
@@ -237,6 +240,7 @@ class TableFile:
             arrow_schema(self._table),
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
+            write_statistics=False,  # a fifth of the work, and a study reads all there is
             use_dictionary=strings,
             column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
             store_schema=False,  # readers see strings, and not how we happened to hold them

@@ -78,12 +78,14 @@ class Origin:
 class Names:
     """What numbers in the records of some buffers stand for."""
 
-    __slots__ = ("numbers", "origins", "topics")
+    __slots__ = ("connections", "numbers", "origins", "topics")
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.topics: list[str] = []
-        self.origins: dict[int, Origin] = {}
+        self.connections: dict[int, int] = {}
+        self.origins: list[tuple[int, Origin]] = []
+        """Connections by their place here, which is what records have: their number, and what is said of them."""
 
     @property
     def are_many(self) -> bool:
@@ -97,6 +99,14 @@ class Names:
             number = self.numbers[topic] = len(self.topics)
             self.topics.append(topic)
         return number
+
+    def place(self, connection: int, origin: Origin) -> int:
+        """The place of a connection."""
+        place = self.connections.get(connection)
+        if place is None:
+            place = self.connections[connection] = len(self.origins)
+            self.origins.append((connection, origin))
+        return place
 
 
 class Buffer:
