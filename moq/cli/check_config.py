@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import certs
 from moq.errors import ConfigError
 from moq.security.access import load_rules
 from moq.security.users import load_users
+from moq.trace.writer import EXTRA
 from transports.tls import server_context
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def complaints(config: BrokerConfig, args: argparse.Namespace) -> list[str]:
     """Everything that is wrong with settings that are well-formed: file, setting, value and rule of each."""
     in_file = set() if args.config is None else tomllib.loads(args.config.read_text()).keys()
     found = []
-    for check in (_check_ports, _check_files, _check_data_dir, _check_certificate):
+    for check in (_check_ports, _check_files, _check_directories, _check_certificate):
         for name, complaint in check(config):
             is_from_file = name in in_file and getattr(args, name) is None
             found.append(f"{args.config}: {complaint}" if is_from_file else complaint)
@@ -62,13 +64,18 @@ def _check_files(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             yield name, f"{name} is {str(path)!r}: {error}"
 
 
-def _check_data_dir(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    path = config.data_dir
-    nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if not nearest.is_dir():
-        yield "data_dir", f"data_dir is {str(path)!r}: {nearest} is not a directory"
-    elif not os.access(nearest, os.W_OK | os.X_OK):
-        yield "data_dir", f"data_dir is {str(path)!r}: {nearest} cannot be written to"
+def _check_directories(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    for name in ("data_dir", "trace", "qlog"):
+        path: Path | None = getattr(config, name)
+        if path is None:
+            continue
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        if not nearest.is_dir():
+            yield name, f"{name} is {str(path)!r}: {nearest} is not a directory"
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            yield name, f"{name} is {str(path)!r}: {nearest} cannot be written to"
+    if config.trace is not None and find_spec("pyarrow") is None:
+        yield "trace", f"trace is {str(config.trace)!r}: it needs Arrow; install it with {EXTRA}"
 
 
 def _check_certificate(config: BrokerConfig) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from moq import trace
 from moq.errors import ConfigError
 from moq.trace import parquet
 from moq.trace.records import UNKNOWN
@@ -160,6 +161,15 @@ def test_a_directory_that_cannot_be_written_is_refused_at_the_start(tmp_path: Pa
     occupied.write_text("")
     with pytest.raises(ConfigError, match=r"trace is '.*file', where nothing can be written"):
         TraceWriter(occupied, BROKER).open()
+
+
+def test_without_arrow_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "moq.trace.parquet")
+    monkeypatch.delattr(trace, "parquet")
+    with pytest.raises(ConfigError, match=re.escape("pip install 'moq-broker[trace]'")):
+        TraceWriter(tmp_path / "traces", BROKER).open()
+    assert not (tmp_path / "traces").exists()
 
 
 def test_what_cannot_be_written_later_is_counted_and_writing_goes_on(
