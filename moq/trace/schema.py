@@ -49,7 +49,7 @@ _CONNECTION: Final = (
     Column("connection", "int64", "number of the connection within the process"),
     Column("client_id", "string", "the client's identifier: with `topic` and `sent_at_ns` it joins the roles"),
     Column("transport", "string", "`quic`, `tcp`, `tls`, `ws` or `wss`"),
-    Column("dialect", "string", "`mmqp` or `mqtt`"),
+    Column("dialect", "string", "`mmqp`, `mqtt3` or `mqtt5`"),
 )
 
 MESSAGES: Final = (
