@@ -94,6 +94,12 @@ class Outbound:
         return len(self._inflight)
 
     @property
+    def is_empty(self) -> bool:
+        """True if nothing waits and nothing is in flight, as for most sessions at most times."""
+        backlog = self._backlog
+        return not (self._queues.messages or self._inflight or (backlog is not None and backlog.messages))
+
+    @property
     def held_messages(self) -> int:
         """Messages in memory."""
         return self._queues.messages + len(self._inflight)

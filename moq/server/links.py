@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from moq.reasons import Reason
     from moq.server.served import ServedLink
 
-MAX_SAMPLED: Final = 2000
-"""Links looked at per scrape, at some microseconds each; of more than that each has its turn."""
+MAX_SAMPLED: Final = 500
+"""Links looked at per scrape, at ten microseconds and more each, during which messages wait; others have their turn."""
 
 
 class Network:

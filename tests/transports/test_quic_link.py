@@ -264,3 +264,6 @@ async def test_a_session_ticket_shortens_the_next_handshake_once(bench: Bench) -
         again = await bench.connect(listener.port, session_ticket=ticket)
         assert isinstance(again.link, QUICLink)
         assert again.link.is_resumed == is_resumed
+    figures = listener.figures
+    assert figures.handshakes_resumed == figures.early_data_accepted == 1
+    assert figures.early_data_refused == 1, "the ticket was used before"

@@ -28,7 +28,7 @@ def everything(server: Server, samples: Samples) -> None:
     _counters(server, samples)
     _latencies(server, samples)
     _state(server, samples)
-    _queues(server, samples)
+    _sessions(server, samples)
     _store(server, samples)
     _functions(server, samples)
     network.traffic(server, samples)
@@ -61,29 +61,29 @@ def _latencies(server: Server, samples: Samples) -> None:
 
 def _state(server: Server, samples: Samples) -> None:
     broker = server.broker
-    connected = sum(session.peer is not None for session in broker.sessions)
-    samples.add("moq_sessions", connected, "connected")
-    samples.add("moq_sessions", len(broker.sessions) - connected, "away")
     samples.add("moq_subscriptions", broker.subscriptions.count)
     samples.add("moq_computations", len(broker.stages))
     samples.add("moq_topics", len(broker.topics))
     samples.add("moq_retained_messages", broker.topics.retained_count)
     samples.add("moq_retained_bytes", broker.topics.retained_bytes)
-
-
-def _queues(server: Server, samples: Samples) -> None:
-    pressure = server.broker.environment.pressure
+    pressure = broker.environment.pressure
     samples.add("moq_held_bytes", pressure.held_bytes)
     samples.add("moq_pressure_level", pressure.level)
     samples.add("moq_lanes_slowed", pressure.slowed)
+
+
+def _sessions(server: Server, samples: Samples) -> None:
+    """One pass over all of them, and a short one: there may be many, hardly any with something to tell."""
     outbounds = [session.outbound for session in server.broker.sessions]
-    waiting = [outbound.waiting for outbound in outbounds]
-    inflight = [outbound.inflight for outbound in outbounds]
-    samples.add("moq_messages_waiting", sum(waiting))
-    samples.add("moq_messages_waiting_max", max(waiting, default=0))
-    samples.add("moq_waiting_bytes", sum(outbound.waiting_bytes for outbound in outbounds))
-    samples.add("moq_messages_inflight", sum(inflight))
-    samples.add("moq_messages_inflight_max", max(inflight, default=0))
+    connected = sum(outbound.peer is not None for outbound in outbounds)
+    busy = [outbound for outbound in outbounds if not outbound.is_empty]
+    samples.add("moq_sessions", connected, "connected")
+    samples.add("moq_sessions", len(outbounds) - connected, "away")
+    samples.add("moq_messages_waiting", sum(outbound.waiting for outbound in busy))
+    samples.add("moq_messages_waiting_max", max((outbound.waiting for outbound in busy), default=0))
+    samples.add("moq_waiting_bytes", sum(outbound.waiting_bytes for outbound in busy))
+    samples.add("moq_messages_inflight", sum(outbound.inflight for outbound in busy))
+    samples.add("moq_messages_inflight_max", max((outbound.inflight for outbound in busy), default=0))
 
 
 def _store(server: Server, samples: Samples) -> None:

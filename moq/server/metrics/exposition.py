@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from moq.server.metrics import collect
 from moq.server.metrics.families import FAMILIES
+from moq.server.metrics.process import process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +65,6 @@ class Metrics(Collector):
         self._server = server
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
-        ProcessCollector(registry=self._registry)
 
     def exposition(self) -> bytes:
         """Everything, in the text format of Prometheus."""
@@ -73,4 +74,4 @@ class Metrics(Collector):
         """See `prometheus_client`."""
         samples = Samples()
         collect.everything(self._server, samples)
-        return iter(samples)
+        return chain(samples, process_metrics())
