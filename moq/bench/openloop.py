@@ -62,7 +62,8 @@ class OpenLoop:
         self.all_sent = asyncio.Event()
         """Set once the last message has been sent, or the load was given up."""
         self._publishers: list[Client] = []
-        self._subscribers: list[Client] = []
+        self.subscribers: list[Client] = []
+        """In the order of the receivers' numbers in the ledger."""
         self._due: list[tuple[int, int]] = []
         self._next_seq = [0] * len(self.plans)
         self._timer: asyncio.Handle | None = None
@@ -74,14 +75,14 @@ class OpenLoop:
         """Connect everybody: subscribers first, so that the first message already finds them."""
         for number in range(self.case.subscribers):
             subscriber = await connect(f"bench-sub-{number}", self._ears(number), False)
-            self._subscribers.append(subscriber)
+            self.subscribers.append(subscriber)
             await subscriber.subscribe(self.plans)
         for number in range(self.case.publishers):
             # Where messages are requests it is the publishers who receive, and all count as one.
             publisher = await connect(f"bench-pub-{number}", self._ears(0), True)
             self._publishers.append(publisher)
             await publisher.announce([plan for plan in self.plans if plan.publisher == number])
-        for client in (*self._subscribers, *self._publishers):
+        for client in (*self.subscribers, *self._publishers):
             client.start()
 
     def _ears(self, receiver: int) -> Ears:
@@ -142,7 +143,7 @@ class OpenLoop:
 
     def check(self) -> None:
         """Raise what keeps a client from going on."""
-        for client in (*self._publishers, *self._subscribers):
+        for client in (*self._publishers, *self.subscribers):
             if client.failure is not None:
                 raise client.failure
 
@@ -163,7 +164,7 @@ class OpenLoop:
     @property
     def lanes(self) -> int:
         """Streams on which the receiver with the most of them got messages."""
-        receivers = self._publishers if self.case.is_request else self._subscribers
+        receivers = self._publishers if self.case.is_request else self.subscribers
         return max(client.lanes for client in receivers)
 
     def extra(self) -> dict[str, float]:
@@ -187,7 +188,7 @@ class OpenLoop:
         self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
-        for client in (*self._publishers, *self._subscribers):
+        for client in (*self._publishers, *self.subscribers):
             client.close()
 
 

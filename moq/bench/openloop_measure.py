@@ -14,6 +14,8 @@ from moq.bench.openloop import OpenLoop
 from moq.bench.results import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moq.bench.brokers import Usage
     from moq.bench.contenders import Server
     from moq.bench.scenarios import Case
@@ -65,11 +67,14 @@ async def measure(
     site: Site,
     warm_up_s: float,
     duration_s: float,
+    watch: Callable[[OpenLoop], None] | None = None,
 ) -> Run:
-    """Put this load on a broker."""
+    """Put this load on a broker; `watch` is told when everybody is connected and before anything is sent."""
     load = OpenLoop(case)
     try:
         await load.open(server.connect)
+        if watch is not None:
+            watch(load)
         gc.collect()
         gc.disable()
         load.start(warm_up_s, duration_s)

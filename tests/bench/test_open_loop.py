@@ -23,6 +23,7 @@ from moq.cli.main import make_parser
 from moq.errors import ConfigError, ConnectionLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from moq.bench.results import Run
@@ -45,7 +46,7 @@ def bench(*arguments: str) -> int:
     return int(args.run(args))
 
 
-async def run_briefly(name: str, case: Case) -> Run:
+async def run_briefly(name: str, case: Case, watch: Callable[[OpenLoop], None] | None = None) -> Run:
     async with all_contenders()[name].run(Site(), ENGINES) as server:
         return await measure(
             server,
@@ -56,6 +57,7 @@ async def run_briefly(name: str, case: Case) -> Run:
             site=Site(),
             warm_up_s=0.2,
             duration_s=0.5,
+            watch=watch,
         )
 
 
@@ -153,9 +155,15 @@ async def test_video_is_measured_apart() -> None:
 
 
 async def test_every_subscriber_counts() -> None:
-    run = await run_briefly("moq tls", Case(rate=100, publishers=2, subscribers=5))
+    seen: list[int] = []
+
+    def watch(load: OpenLoop) -> None:
+        load.ledger.on_delivery = lambda receiver, *facts: seen.append(receiver)
+
+    run = await run_briefly("moq tls", Case(rate=100, publishers=2, subscribers=5), watch)
     assert is_clean(run)
     assert (run.sent, run.expected, run.received) == (50, 250, 250)
+    assert {receiver: seen.count(receiver) for receiver in set(seen)} == dict.fromkeys(range(5), 70), "the warm-up, too"
 
 
 def test_a_run_from_the_command_line_to_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
