@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 from moq.bench.dialects import BODY
 from moq.bench.flows import LAST_PACKET_ID
 from moq.bench.load import Connection
-from moq.bench.speech import ANSWER, PUBLISH, REPLIES, REQUEST, RESPONSE, Template
+from moq.bench.speech import ANSWER, PUBLISH, REPLIES, REQUEST, RESPONSE, STAMP, Template
 from moq.broker.link import CONTROL
 from moq.errors import ConnectionLost, MoqError
+from moq.trace.clock import EPOCH_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +95,11 @@ class LinkClient(Connection):
         self.failure: Exception | None = None
 
     @property
+    def dialect_name(self) -> str:
+        """As traces call it."""
+        return "mmqp" if self._speech.has_requests else "mqtt3"
+
+    @property
     def unsent(self) -> int:
         """Bytes that the network has not taken."""
         return self.link.unsent
@@ -134,6 +140,8 @@ class LinkClient(Connection):
         template = self._template(flow.index, flow.qos, size, REQUEST if flow.is_request else PUBLISH)
         data = bytearray(template.data)
         BODY.pack_into(data, template.body_at, flow.index, seq, due_ns)
+        if template.stamp_at is not None:
+            STAMP.pack_into(data, template.stamp_at, due_ns + EPOCH_NS)
         if template.packet_id_at is not None:
             packet_id = self._take_packet_id()
             self._due_ns[packet_id] = due_ns

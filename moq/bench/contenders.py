@@ -116,6 +116,8 @@ class MoQ:
     is_single_stream: bool = False
     engine: str = "aioquic"
     """Of the broker."""
+    trace: Path | None = None
+    """Where the broker records deliveries, if it does."""
     how_to_install: str = "it is this program"
 
     @property
@@ -134,29 +136,31 @@ class MoQ:
             directory = Path(name)
             streams = "single" if self.is_single_stream else "topic"
             options = ("--quic-engine", self.engine, "--quic-streams", streams, *site.broker_options)
+            if self.trace is not None:
+                options += ("--trace", str(self.trace.absolute()))
             command = site.command(broker_command(directory, *options, host=site.host))
             async with started(command, directory) as process:
                 ready = await ready_line(process, directory)
                 yield LinkServer(
                     pid=process.pid,
                     target=Target(self.scheme, site.host, ready[self.scheme]),
-                    speech=SpeaksMQTT() if self.is_mqtt else SpeaksMMQP(),
+                    speech=SpeaksMQTT() if self.is_mqtt else SpeaksMMQP(is_stamped=self.trace is not None),
                     engines=engines,
                     ca=authority.paths(directory).ca,
                     options=QUICOptions(single_stream=self.is_single_stream),
                 )
 
 
-def all_contenders(engine: str = "aioquic") -> Mapping[str, Contender]:
+def all_contenders(engine: str = "aioquic", trace: Path | None = None) -> Mapping[str, Contender]:
     """Every one there is, installed or not, in the order of the tables."""
     from moq.bench.rivals import RIVALS
 
     ours = (
-        MoQ(name="moq quic", scheme="quic", engine=engine),
-        MoQ(name="moq quic single-stream", scheme="quic", engine=engine, is_single_stream=True),
-        MoQ(name="moq tcp", scheme="tcp"),
-        MoQ(name="moq tls", scheme="tls"),
-        MoQ(name="moq mqtt", scheme="tcp", is_mqtt=True),
+        MoQ(name="moq quic", scheme="quic", engine=engine, trace=trace),
+        MoQ(name="moq quic single-stream", scheme="quic", engine=engine, is_single_stream=True, trace=trace),
+        MoQ(name="moq tcp", scheme="tcp", trace=trace),
+        MoQ(name="moq tls", scheme="tls", trace=trace),
+        MoQ(name="moq mqtt", scheme="tcp", is_mqtt=True, trace=trace),
     )
     contenders: list[Contender] = [*ours, *RIVALS]
     return {contender.name: contender for contender in contenders}

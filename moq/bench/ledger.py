@@ -141,8 +141,8 @@ class Ledger:
         """How far topics suffer together: the share of the spikes that hit all of them at once.
 
         A topic has a spike in a tenth of a second if the 95th percentile of its messages due there is more than one
-        and a half times the median of the run. The ratio is slices in which every topic has one to slices in which any has;
-        without spikes, or with one topic only, there is none.
+        and a half times the median of the run. The ratio is slices in which every topic has one to slices in which any
+        has; without spikes, or with one topic only, there is none.
         """
         books = self.books_of(video=False)
         everything = [latency_ns for book in books for latency_ns in book.latency_ns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from moq.bench import brokers, report
 from moq.bench.brokers import ClientEngines
+from moq.bench.clients import LinkClient
 from moq.bench.contenders import all_contenders, choose
 from moq.bench.environment import capture
 from moq.bench.openloop import make_loop
@@ -26,11 +28,13 @@ from moq.errors import ConfigError, MoqError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from moq.bench.contenders import Contender
+    from moq.bench.openloop import OpenLoop
     from moq.bench.results import Run
     from moq.bench.scenarios import Case
+    from moq.bench.trace_option import BenchTrace
     from moq.cli.connection import Commands
 
 EXAMPLES = """
@@ -72,6 +76,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--client-engine", choices=QUIC_ENGINES, default=ENGINE, help="of the generator (the same)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write results.json, runs.parquet and report.html")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="record deliveries as Parquet, on both sides")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="the results as one JSON object on stdout")
     output.add_argument("--quiet", action="store_true", help="say only what goes wrong")
@@ -139,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
         return Exit.OK
     scenarios = check_scenarios(args.scenarios)
     site = Site.from_environment()
-    contenders, left_out = choose(args.contenders, all_contenders(args.quic_engine))
+    contenders, left_out = choose(args.contenders, all_contenders(args.quic_engine, args.trace))
     for contender in left_out:
         say(f"{contender.name} is not installed and left out; to install it: {contender.how_to_install}")
     turns = list(_turns(scenarios, contenders, args.repeat, args.repetition))
@@ -156,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
     brokers.pin_generator()
     try:
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            runner.run(_measure_all(turns, site, engines, args, results))
+            runner.run(_traced(turns, site, engines, args, results))
     finally:
         # Also after Ctrl-C: what was measured so far was measured.
         if args.out is not None and results.runs:
@@ -186,8 +191,31 @@ def _turns(scenarios: list[str], contenders: list[Contender], repeat: int, first
                         yield Turn(repetition, scenario, case, contender)
 
 
-async def _measure_all(
+async def _traced(
     turns: list[Turn], site: Site, engines: ClientEngines, args: argparse.Namespace, results: Results
+) -> None:
+    """Measure, with a record of what subscribers receive if that is asked for."""
+    if args.trace is None:
+        await _measure_all(turns, site, engines, args, results, None)
+        return
+    from moq.bench.trace_option import BenchTrace
+    from moq.config import BrokerConfig
+
+    trace = BenchTrace(args.trace, BrokerConfig().trace_max_rate)
+    try:
+        trace.start()
+        await _measure_all(turns, site, engines, args, results, trace)
+    finally:
+        trace.close()
+
+
+async def _measure_all(
+    turns: list[Turn],
+    site: Site,
+    engines: ClientEngines,
+    args: argparse.Namespace,
+    results: Results,
+    trace: BenchTrace | None,
 ) -> None:
     progress = Progress(len(turns), args.warm_up + args.duration + OVERHEAD_S, args.quiet)
     progress.announce()
@@ -199,7 +227,7 @@ async def _measure_all(
             progress.end("skipped, it was at its limit before")
             continue
         try:
-            result = await _measure(turn, site, engines, args)
+            result = await _measure(turn, site, engines, args, trace)
         except (MoqError, TimeoutError) as error:
             # One contender that fails does not take the others' results with it; it has no run, which shows.
             progress.fail(str(error) or "it took too long")
@@ -210,8 +238,10 @@ async def _measure_all(
             saturated.add(key)
 
 
-async def _measure(turn: Turn, site: Site, engines: ClientEngines, args: argparse.Namespace) -> Run:
-    async with turn.contender.run(site, engines) as server:
+async def _measure(
+    turn: Turn, site: Site, engines: ClientEngines, args: argparse.Namespace, trace: BenchTrace | None
+) -> Run:
+    async with turn.contender.run(site, engines) as server, _watched(trace) as watch:
         return await measure(
             server,
             turn.case,
@@ -221,7 +251,29 @@ async def _measure(turn: Turn, site: Site, engines: ClientEngines, args: argpars
             site=site,
             warm_up_s=args.warm_up,
             duration_s=args.duration,
+            watch=watch,
         )
+
+
+@contextlib.asynccontextmanager
+async def _watched(trace: BenchTrace | None) -> AsyncIterator[Callable[[OpenLoop], None] | None]:
+    """Tells the trace of the subscribers of a run, and of what they get; of links only, which have a state to tell."""
+    if trace is None:
+        yield None
+        return
+
+    def watch(load: OpenLoop) -> None:
+        clients = [client for client in load.subscribers if isinstance(client, LinkClient)]
+        if load.case.is_request or not clients:
+            return
+        for number, client in enumerate(clients):
+            trace.add_receiver(number, client.link, client.dialect_name)
+        load.ledger.on_delivery = trace.on_delivery
+
+    try:
+        yield watch
+    finally:
+        trace.forget_receivers()
 
 
 def _is_within_limit(result: Run) -> bool:

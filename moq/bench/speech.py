@@ -30,6 +30,9 @@ REPLIES: Final = 500_000
 
 Packet = tuple[int, int, int, int, int]
 
+STAMP: Final = struct.Struct(">Q")
+"""Nanoseconds since 1970."""
+
 _U16: Final = struct.Struct(">H")
 
 
@@ -40,6 +43,8 @@ class Template:
     data: bytes
     body_at: int
     packet_id_at: int | None
+    stamp_at: int | None = None
+    """Where the time goes at which the message was due, if it carries one besides its payload."""
 
 
 class Speech(Dialect, Protocol):
@@ -69,6 +74,10 @@ class SpeaksMMQP(MMQP):
 
     has_requests = True
 
+    def __init__(self, *, is_stamped: bool = False) -> None:
+        """With stamps, a trace of the broker tells when each message was due."""
+        self._is_stamped = is_stamped
+
     def announce(self, flows: Sequence[int], *, is_request: bool) -> bytes:
         """TOPREQ with REGISTER requests."""
         return self._request([wire.Register(0, is_request, flow + 1, topic(flow)) for flow in flows])
@@ -81,10 +90,12 @@ class SpeaksMMQP(MMQP):
         """PUBREQ by alias; at QoS 3 one subscriber's confirmation is waited for."""
         packet_id = 1 if qos or kind != PUBLISH else 0
         waited = 1 if qos == 3 else None
-        packet = wire.PubReq(kind, False, False, qos, packet_id, flow + 1, None, waited, None, bytes(size))
+        extension = wire.PublishExtension(timestamp_ns=0) if self._is_stamped and kind == PUBLISH else None
+        packet = wire.PubReq(kind, False, False, qos, packet_id, flow + 1, None, waited, extension, bytes(size))
         data = wire.encode(packet)
-        packet_id_at = len(data) - size - 4 - (2 if qos == 3 else 0)
-        return Template(data, len(data) - size, packet_id_at if packet_id else None)
+        body_at, packet_id_at = len(data) - size, 3 + (data[0] >> 2 & 3)
+        stamp_at = None if extension is None else body_at - STAMP.size
+        return Template(data, body_at, packet_id_at if packet_id else None, stamp_at)
 
     def packets(self, buf: bytearray) -> Iterator[Packet]:
         """PUBREQ: flags, packet identifier, alias, then what the flags name."""

@@ -57,6 +57,16 @@ def test_what_the_load_generator_receives_meets_what_the_broker_delivered(tmp_pa
     assert {row["client_id"] for row in rows(tmp_path, "connections", role="client")} == {"bench-sub-0", "bench-sub-1"}
 
 
+def test_an_open_loop_of_flows_meets_what_the_broker_delivered(tmp_path: Path) -> None:
+    assert bench("run", "mixed", "--contenders", "moq quic", "--quiet", "--trace", str(tmp_path)) == Exit.OK
+    keys = ("transport", "topic", "sent_at_ns", "client_id", "payload_bytes")
+    delivered = {tuple(row[key] for key in keys) for row in rows(tmp_path, role="broker")}
+    received = [tuple(row[key] for key in keys) for row in rows(tmp_path, role="subscriber")]
+    assert {topic for _, topic, *_ in received} == {f"bench/{number:06d}" for number in range(9)}
+    assert set(received) == delivered
+    assert len(received) == len(delivered)
+
+
 def test_a_closed_loop_is_sampled_and_says_with_what_weight(tmp_path: Path) -> None:
     code = bench("--shape", "1-1", "--transport", "mqtt", "--rival", "none", "--trace", str(tmp_path), "--json")
     assert code == Exit.OK
