@@ -105,7 +105,8 @@ def add_parser(commands: Commands) -> None:
 
     others = parser.add_subparsers(
         title="another benchmark",
-        metavar="[relay|durable|restart|neighbours|idle|storm|tracing|papers], or [report|compare] of results",
+        metavar="[run|matrix|rivals|relay|durable|restart|neighbours|idle|storm|tracing|papers], "
+        "or [report|compare] of results",
     )
     for other in (relay, durable, restart, neighbours, idle, storm, tracing, rereport, compare):
         other.add_parser(others)
