@@ -59,6 +59,8 @@ SECTIONS: Final[dict[str, tuple[Family, ...]]] = {
         _counter("functions_failed", "Messages of which a processing function made nothing"),
         _counter("requests_opened", "Requests that wait for a response, or did"),
         _counter("requests_failed", "Requests that got none"),
+        _counter("traced_messages", "Deliveries recorded in the trace"),
+        _counter("traced_messages_lost", "Deliveries not recorded because the disk is too slow, or full"),
         _counter("confirmations_opened", "Messages whose publisher waits for confirmations, or did"),
         _counter("confirmations_failed", "Those that did not get as many, in time or at all"),
         _counter("protocol_errors", "Connections ended because their client broke the protocol, or was silent"),
