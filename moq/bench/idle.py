@@ -43,6 +43,9 @@ SETTLE_S: Final = 1.0
 STUCK_S: Final = 45.0
 """Without one more connection for so long there will be no more."""
 
+NOBODY: Final = {"open": 0, "lost": 0, "is_over": False, "why": "", "why_lost": "", "seconds": 0.0}
+"""What a process says before anybody is connected."""
+
 COLUMNS: Final = (
     *("idle_connections", "opened_per_s", "idle_bytes_per_connection", "idle_cpu_percent"),
     *("p99_alone_ms", "p99_to_alone"),
@@ -116,10 +119,9 @@ class Opening:
         """Whether nobody tries any more."""
         return all(state["is_over"] for state in self.states)
 
-    @property
-    def why(self) -> str:
-        """What stopped the first that was stopped."""
-        return next((str(state["why"]) for state in self.states if state["why"]), "")
+    def reason(self, name: str) -> str:
+        """Why somebody could not connect (`why`), or was disconnected (`why_lost`)."""
+        return next((str(state[name]) for state in self.states if state[name]), "")
 
 
 def add_parser(commands: Commands) -> None:
@@ -203,6 +205,8 @@ async def measure_once(plan: IdlePlan, scheme: str, repetition: int, say: Say) -
             extra=extra,
         )
     _tell(scheme, repetition, found, say)
+    if opening.lost:
+        say(f"{scheme}  {opening.lost:,} were disconnected: {opening.reason('why_lost')}")
     return found
 
 
@@ -244,7 +248,7 @@ async def _idle_clients(plan: IdlePlan, scheme: str, running: Running, say: Say)
             )
             process = await stack.enter_async_context(beside.helper("moq.bench.idle_clients", asdict(clients)))
             processes.append(process)
-            state: dict[str, object] = {"open": 0, "lost": 0, "is_over": False, "why": "", "seconds": 0.0}
+            state: dict[str, object] = dict(NOBODY)
             opening.states.append(state)
             readers.append(asyncio.create_task(_follow(process, state)))
         try:
@@ -286,5 +290,5 @@ async def _until_open(opening: Opening, scheme: str, say: Say) -> None:
             rest = f", about {(opening.wanted - is_open) / rate:.0f} s more" if rate else ""
             say(f"{scheme}  {is_open:,} of {opening.wanted:,} open, {rate:,.0f}/s{rest}")
     if opening.open < opening.wanted:
-        why = opening.why or f"no more came for {STUCK_S:g} s"
+        why = opening.reason("why") or f"no more came for {STUCK_S:g} s"
         say(f"{scheme}  stopped at {opening.open:,} of {opening.wanted:,}: {why}")

@@ -106,7 +106,7 @@ class Client:
             self.is_answered = False
             self.crowd.open -= 1
             self.crowd.lost += 1
-            self.crowd.why = self.crowd.why or message
+            self.crowd.why_lost = message
         self._fail(ConnectionLost(message, None))
 
 
@@ -168,6 +168,9 @@ class Crowd:
         self.open = 0
         self.lost = 0
         self.why = ""
+        """The last attempt failed."""
+        self.why_lost = ""
+        """The last connection that was open ended."""
         self.started_at = self.last_at = time.monotonic()
         self._plan = plan
         self._clients: list[Client] = []
@@ -239,6 +242,7 @@ class Crowd:
             "lost": self.lost,
             "is_over": self.is_over,
             "why": self.why,
+            "why_lost": self.why_lost,
             "seconds": self.last_at - self.started_at,
         }
         print(json.dumps(told), flush=True)
