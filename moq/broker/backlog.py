@@ -80,10 +80,12 @@ class Backlog:
         """
         if self._is_reading or not self.messages:
             return False
-        self._shrink(messages, size)
+        # Until the store tells what it dropped, as much as was asked for counts as gone, or all there is.
+        reckoned, reckoned_size = min(messages, self.messages), min(size, self.size)
+        self._shrink(reckoned, reckoned_size)
 
         def gone(count: int, bytes_: int) -> None:
-            self._shrink(count - messages, bytes_ - size)
+            self._shrink(count - reckoned, bytes_ - reckoned_size)
             self._environment.figures.dropped_queue_full += count
 
         self._environment.store.trim(self._owner, self._cursor, messages, size, gone)

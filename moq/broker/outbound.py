@@ -131,14 +131,14 @@ class Outbound:
 
     def accept(self, delivery: Delivery, now: float) -> None:
         """Take responsibility for a delivery of QoS 1 or 2."""
-        message = delivery.message
-        backlog = self._backlog if message.kind == Kind.PUBLISH else None
-        sends_now = self.peer is not None and message.topic not in self._queues and self._window_is_open
-        if backlog is not None and backlog.messages:
-            sends_now = False
-        if not (sends_now or self._has_room(delivery, now)):
-            self._give_up(delivery)
-            return
+        backlog = self._backlog if delivery.message.kind == Kind.PUBLISH else None
+        sends_now = self._is_next(delivery, backlog)
+        if not sends_now:
+            if not self._has_room(delivery, now):
+                self._give_up(delivery)
+                return
+            # Making room may have taken away all that was before it.
+            sends_now = self._is_next(delivery, backlog)
         if backlog is not None:
             if delivery.qos >= 2 and sends_now:
                 delivery.packet_id = self.ids.take()
@@ -148,7 +148,16 @@ class Outbound:
         if sends_now and not self._has_room(delivery, now):
             self._give_up(delivery)
         else:
-            self._wait(delivery)
+            self._wait(delivery, is_blocked=sends_now)
+
+    def _is_next(self, delivery: Delivery, backlog: Backlog | None) -> bool:
+        """True if nothing is before a delivery and the window is open: only its lane, or the store, may say no."""
+        return (
+            self.peer is not None
+            and delivery.message.topic not in self._queues
+            and self._window_is_open
+            and not (backlog is not None and backlog.messages)
+        )
 
     def replay(self, filter_: str, messages: Iterator[tuple[Message, Target]], now: float) -> None:
         """Send messages drawn one by one, as fast as the subscriber takes them: never as one burst into memory.
@@ -422,14 +431,13 @@ class Outbound:
 
     # --- waiting --------------------------------------------------------------------------------------
 
-    def _wait(self, delivery: Delivery) -> None:
+    def _wait(self, delivery: Delivery, *, is_blocked: bool) -> None:
         if delivery.is_stored and not self._has_room_in_memory(delivery):
             self._leave_unsent(delivery)
             if self.peer is not None:
                 self._read_on()
         else:
-            # Whatever kept it from being sent just now also keeps the topic blocked until something changes.
-            self._queues.append(delivery, is_blocked=self.peer is not None and self._window_is_open)
+            self._queues.append(delivery, is_blocked=is_blocked)
 
     def _leave_unsent(self, delivery: Delivery) -> None:
         assert self._backlog is not None

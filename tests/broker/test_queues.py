@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from moq.broker.backlog import Backlog
+from moq.broker.delivery import Delivery
+from moq.broker.environment import Environment
+from moq.broker.message import Message
 from moq.config import Limits
 from moq.reasons import Reason
 from moq.wire import PubAck, PublishExtension, PubSyn, Register, Subscribe, TopAck, TopReq, mqtt
 from tests.broker.desk import PERSISTENT, Client, Desk
 from tests.broker.mqtt.scripted import connect, lasting
+from tests.broker.stores import CommitStore
 
 if TYPE_CHECKING:
     from moq.broker.outbound import Outbound
@@ -314,3 +319,26 @@ def test_while_the_store_fails_nothing_that_must_be_kept_is_taken(qos: int) -> N
     desk.store.failure = None
     publisher.publish(1, b"kept", qos=qos, id=1)
     assert subscriber.payloads() == [b"kept"]
+
+
+def test_what_a_trim_reckons_is_never_more_than_there_is() -> None:
+    backlog = Backlog("subscriber", Environment(store=CommitStore(commits_itself=True)))
+    delivery = Delivery(Message("a", bytes(17), 1), None, 1)
+    backlog.save(delivery)
+    backlog.leave(delivery)
+    assert backlog.trim(messages=0, size=18)
+    assert (backlog.messages, backlog.size) == (0, 0)
+
+
+def test_a_message_goes_out_when_room_was_made_of_all_that_was_before_it() -> None:
+    desk = Desk(Limits(max_queued_messages=2, max_queued_in_memory=1))
+    subscriber = desk.connect("subscriber", settings=PERSISTENT)
+    subscriber.subscribe("a", alias=1, qos=1)
+    subscriber.subscribe("b", alias=2, qos=1)
+    publisher = publisher_of(desk)
+    publisher.register("b", alias=2)
+    subscriber.stall(1)
+    publish(publisher, b"in memory", b"in the store")
+    publisher.publish(2, b"next", qos=1, id=3)
+    assert [message.payload for message in subscriber.messages()] == [b"next"]
+    assert desk.broker.figures.dropped_queue_full == 1
