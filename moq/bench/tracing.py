@@ -32,7 +32,11 @@ SHAPES: Final = {"1-1": (1, 1), "1-10": (1, 10)}
 WAYS: Final = ("tcp", "quic")
 
 LOAD_SHARE: Final = 0.8
-"""Of the throughput without tracing, at which latencies are compared."""
+"""Of the time for which the busier of broker and generator is busy while latencies are compared."""
+PROBES: Final = 4
+"""Runs that find the rate for it."""
+FIRST_PROBE: Final = 0.25
+"""Of the throughput of a closed loop: its messages come in blocks, and cost less than those that are due one by one."""
 ALLOWED: Final = 0.05
 """How much less throughput, and how much more latency, tracing may cost."""
 
@@ -48,10 +52,10 @@ EXAMPLES = f"""
   moq bench tracing --repeat 7 --markdown           for docs/benchmarks.md
 
 Each repetition measures a broker without a trace (off), with one (on), and with one that records every delivery however
-many there are (all), in changing order. First as fast as the broker goes; then at {LOAD_SHARE:.0%} of what it did
-without a trace, for the 99th percentile of the latencies. A ratio is that of two runs of one repetition; shown are the
-median of all repetitions and their range. The exit code is 1 if tracing costs more than {ALLOWED:.0%} of the one or the
-other.
+many there are (all), in changing order. First as fast as the broker goes. Then, for the 99th percentile of latencies,
+at the rate at which without a trace the busier of broker and generator is busy {LOAD_SHARE:.0%} of the time. A ratio is
+that of two runs of one repetition; shown are the median of all repetitions and their range. The exit code is 1 if
+tracing costs more than {ALLOWED:.0%} of the one or the other.
 """
 
 
@@ -84,7 +88,8 @@ class Finding:
     """Of the broker's processor per delivery, meanwhile: what others do on the machine changes it least."""
     p99_us: dict[str, list[float]]
     faults: int
-    """Runs in which a message was lost, repeated or out of order, or that were overloaded."""
+    """Runs without a trace or with the default one that were overloaded or in which a message was lost, repeated or out
+    of order; with a record of every delivery there may be some."""
 
     def throughput_cost(self, variant: str) -> Cost:
         """Above one minus ALLOWED it is good."""
@@ -147,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
 async def _measure(args: argparse.Namespace) -> list[Finding]:
     brokers.pin_generator()
     cases = [(way, shape) for way in args.transport for shape in args.shape]
-    runs = len(cases) * args.repeat * len(VARIANTS) * 2
+    runs = len(cases) * (args.repeat * len(VARIANTS) * 2 + PROBES)
     minutes = runs * (args.duration + args.warm_up + OVERHEAD_S) / 60
     print(f"{runs} runs, about {minutes:.0f} minutes", file=sys.stderr, flush=True)
     progress = _Progress(runs)
@@ -179,9 +184,9 @@ async def _find(way: str, name: str, args: argparse.Namespace, progress: _Progre
     shape = Shape(publishers=publishers, subscribers=subscribers, payload_bytes=args.size)
     closed = await _all_variants(way, shape, args, progress)
     messages_per_s = statistics.median(result.messages_per_s for result in closed[OFF])
-    rate = float(max(1, round(messages_per_s * LOAD_SHARE)))
+    rate = await _rate_at_load(way, replace(shape, rate=max(1.0, messages_per_s * FIRST_PROBE)), args, progress)
     opened = await _all_variants(way, replace(shape, rate=rate), args, progress)
-    every = [result for found in (closed, opened) for results in found.values() for result in results]
+    every = [result for found in (closed, opened) for variant in (OFF, ON) for result in found[variant]]
     return Finding(
         f"{way} {shape}",
         rate,
@@ -197,22 +202,38 @@ def _cpu_us(result: Result) -> float:
     return result.broker_cpu_s / deliveries * 1e6 if deliveries else inf
 
 
+async def _rate_at_load(way: str, shape: Shape, args: argparse.Namespace, progress: _Progress) -> float:
+    """The rate at which the busier of broker and generator is busy LOAD_SHARE of the time, approached from below."""
+    rate = shape.rate
+    assert rate is not None
+    for _ in range(PROBES):
+        probed = replace(shape, rate=rate)
+        result = await _one(way, probed, OFF, args)
+        progress.done(f"{way} {probed}  looking for the rate", result)
+        busy = max(result.broker_cpu_share, result.generator_cpu_share)
+        rate = float(max(1, round(rate * (0.5 if result.is_overloaded else min(2.0, LOAD_SHARE / busy)))))
+    return rate
+
+
+async def _one(way: str, shape: Shape, variant: str, args: argparse.Namespace) -> Result:
+    with tempfile.TemporaryDirectory(prefix="moq-bench-trace-") as directory:
+        more = VARIANTS[variant]
+        options = () if more is None else ("--trace", str(Path(directory) / "trace"), *more)
+        contender = Contender(f"moq {way}", way, args.quic_engine, options=options)
+        async with contender.run(ClientEngines.choose(None, 1)) as running:
+            return await measure(running, shape, args.warm_up, args.duration)
+
+
 async def _all_variants(
     way: str, shape: Shape, args: argparse.Namespace, progress: _Progress
 ) -> dict[str, list[Result]]:
     """Every variant in every repetition; who comes first changes, for a machine is not the same all the time."""
-    engines = ClientEngines.choose(None, 1)
     results: dict[str, list[Result]] = {variant: [] for variant in VARIANTS}
     names = list(VARIANTS)
     for turn in range(args.repeat):
         shift = turn % len(names)
         for variant in names[shift:] + names[:shift]:
-            with tempfile.TemporaryDirectory(prefix="moq-bench-trace-") as directory:
-                more = VARIANTS[variant]
-                options = () if more is None else ("--trace", str(Path(directory) / "trace"), *more)
-                contender = Contender(f"moq {way}", way, args.quic_engine, options=options)
-                async with contender.run(engines) as running:
-                    result = await measure(running, shape, args.warm_up, args.duration)
+            result = await _one(way, shape, variant, args)
             results[variant].append(result)
             progress.done(f"{way} {shape}  trace {variant}", result)
     return results
@@ -228,7 +249,7 @@ def _show(findings: list[Finding], args: argparse.Namespace) -> None:
     print(report.table(headings, [_row(finding) for finding in findings], markdown=args.markdown))
     print(f"{blank}Ratios are medians of the repetitions, with the lowest and the highest.")
     if faults := sum(finding.faults for finding in findings):
-        print(f"{faults} runs lost, repeated or reordered messages, or were overloaded.")
+        print(f"{faults} runs, off or on, lost, repeated or reordered messages, or were overloaded.")
 
 
 def _row(finding: Finding) -> list[str]:
@@ -238,7 +259,7 @@ def _row(finding: Finding) -> list[str]:
         str(finding.throughput_cost(ON)),
         str(finding.throughput_cost(FULL)),
         str(finding.cpu_cost(ON)),
-        f"{statistics.median(finding.p99_us[OFF]) / 1000:.2f}",
+        f"{statistics.median(finding.p99_us[OFF]) / 1000:.2f} ({finding.rate:,.0f}/s)",
         str(finding.latency_cost(ON)),
         str(finding.latency_cost(FULL)),
         "yes" if finding.is_good else "NO",
