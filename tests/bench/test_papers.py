@@ -120,6 +120,7 @@ def test_rfc_writes_what_arithmetic_allows(tmp_path: Path, capsys: pytest.Captur
     assert str(tmp_path / cli.REPORT) in said.out
 
 
+@pytest.mark.comparison
 @pytest.mark.timeout(180)
 def test_mqtt_plus_sends_what_its_equations_say(tmp_path: Path) -> None:
     study = papers("mqttplus", tmp_path)
