@@ -49,8 +49,8 @@ CLOSE_TIMEOUT_S: Final = 10.0
 EXTRA: Final = "pip install 'moq-broker[trace]'"
 
 DEFAULT_MAX_RATE: Final = 5_000
-"""Records per second: at two microseconds each, thread included, one percent of a processor. What waits in a queue at
-80 % load waits 5 % longer at 81 %, so that is as much as may be taken without being noticed."""
+"""Records per second: at two microseconds each, thread included, one percent of a processor. The thread takes its part
+in bursts, during which messages wait: see docs/benchmarks.md for what that does to the slowest of them."""
 
 
 class TraceWriter:
