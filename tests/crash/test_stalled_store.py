@@ -23,8 +23,9 @@ MESSAGES = 600
 PAYLOAD = bytes(32 * 1024)
 UNSTORED = 200
 LIMITS = ("--limit", f"max_unstored_changes={UNSTORED}", "--limit", "max_queued_bytes=1000000000")
-ALLOWED_BYTES = 32 * 1024 * 1024
-"""What arrives before the broker looks how far behind its store is, and its copies; 79 MB are offered."""
+ALLOWED_BYTES = 56 * 1024 * 1024
+"""What arrives in the twentieth of a second before the broker looks how far behind its store is, and its copies: 28 to
+44 MB by the speed of the machine. A broker that does not stop its publishers holds the 79 MB that are offered."""
 QUESTIONS = 20
 
 
